@@ -1,0 +1,1 @@
+//! Batch manifests in, one snapshot per table out.

@@ -1,0 +1,2 @@
+//! The committer function's composition root.
+fn main() {}

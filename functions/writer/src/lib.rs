@@ -1,0 +1,1 @@
+//! One Kafka batch in, durable data files and batch manifests out.

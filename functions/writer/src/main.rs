@@ -1,0 +1,2 @@
+//! The writer function's composition root.
+fn main() {}

@@ -1,0 +1,1 @@
+//! What is settled in a table, and the decision about a batch manifest.

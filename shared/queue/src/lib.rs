@@ -1,0 +1,1 @@
+//! The commit queue port and its SQS adapter.

@@ -1,0 +1,1 @@
+//! Raw settings to one validated struct.

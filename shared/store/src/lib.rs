@@ -1,0 +1,1 @@
+//! The object store port and its S3 adapter.

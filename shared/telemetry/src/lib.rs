@@ -1,0 +1,1 @@
+//! Tracing set-up and the one table of metrics.

@@ -1,0 +1,1 @@
+//! Fakes, k-th-call failures and conformance suites.
