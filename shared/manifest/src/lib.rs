@@ -11,6 +11,7 @@
 mod batch;
 mod codec;
 mod data_file;
+mod dead_letter;
 mod fingerprint;
 mod kafka;
 mod message;
@@ -20,6 +21,7 @@ mod table;
 pub use batch::{BatchFile, BatchId, BatchManifest, DeadLetterFile};
 pub use codec::DecodeError;
 pub use data_file::{DataFileEntry, SingleValue};
+pub use dead_letter::{Blob, DeadLetter, DeadLetterError, Header};
 pub use fingerprint::{Encoding, Fingerprint};
 pub use kafka::{ClusterName, NameError, Offset, Partition, PipelineId, Source, Topic};
 pub use message::{MAX_MESSAGE_BYTES, Message, SpilledBatch};
