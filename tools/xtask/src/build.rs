@@ -1,0 +1,46 @@
+//! The builds that a run needs, with cargo's own progress shown.
+//!
+//! Development, tests and the demo share the `dev` profile; only what is deployed or measured is built
+//! with `release`, whose link-time optimisation would make every run wait for minutes.
+
+use std::env;
+use std::ffi::OsString;
+use std::process::Command;
+
+use crate::step::{self, StepFailed};
+
+/// `cargo`, the very one that started this program, in the repository's root.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+    command.current_dir(step::repository());
+    command
+}
+
+/// Writer and committer as the demo hosts them.
+pub(crate) fn functions() -> Result<(), StepFailed> {
+    build(
+        "Building the writer and the committer",
+        &["build", "-p", "icefall-writer", "-p", "icefall-committer"],
+    )
+}
+
+/// Writer, committer and every test, so that nothing compiles while a stack is up.
+pub(crate) fn everything_tested() -> Result<(), StepFailed> {
+    functions()?;
+    build("Building the tests", &["test", "--workspace", "--no-run", "--quiet"])
+}
+
+/// Writer and committer as they are deployed.
+pub(crate) fn release() -> Result<(), StepFailed> {
+    let arguments = ["build", "--release", "-p", "icefall-writer", "-p", "icefall-committer"];
+    build("Building the writer and the committer for release (minutes, the first time)", &arguments)
+}
+
+fn build(title: &str, arguments: &[&str]) -> Result<(), StepFailed> {
+    step::run(
+        title,
+        cargo().args(arguments),
+        "read the compiler's message above; a C compiler and linker (Debian: build-essential) must be \
+         installed, and the crate registry reachable for the first build",
+    )
+}

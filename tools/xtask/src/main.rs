@@ -1,0 +1,82 @@
+//! `cargo xtask`: the one way into a local run, on a machine that has Rust and Python and nothing else.
+//!
+//! It owns what must happen before the Python tools in `tools/local` can run: finding a usable Python,
+//! installing the pinned parts into `.local/` and building the functions. Then it hands over to
+//! `python -m icefall_local`, in its own place, so that signals and the exit code are that program's.
+//! It has no dependencies, because it is the first thing that a fresh clone compiles.
+
+mod build;
+mod environments;
+mod lint;
+mod python;
+mod step;
+
+use std::env;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use step::StepFailed;
+
+const USAGE: &str = "\
+cargo xtask <command>
+
+  up    [--kafka embedded|HOST:PORT]           start the local stack with the main job on it, and leave it up
+  down                                         stop it
+  demo  [--records N] [--bad PERMILLE] [--rate R] [--kafka embedded|HOST:PORT] [--keep] [--json]
+        [--sabotage drop|double|alter|lose-dead-letter]
+                                               the main job, end to end, verified by two readers
+  test  [--all] [arguments of cargo test]      every test, on a stack of its own
+  bench [--json]                               the benchmarks, on release builds
+  lint                                         formatting, clippy and docs, with no warning allowed
+
+`cargo xtask <command> --help` says more. Everything installed or written is below .local/ and target/.";
+
+fn main() -> ExitCode {
+    let mut arguments = env::args_os().skip(1);
+    let command = arguments.next().unwrap_or_else(|| OsString::from("help"));
+    let rest: Vec<OsString> = arguments.collect();
+    match run(&command.to_string_lossy(), &rest) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("\nxtask: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs one command. Commands that end in the Python tools return only when those can't be started.
+fn run(command: &str, arguments: &[OsString]) -> Result<ExitCode, StepFailed> {
+    match command {
+        "up" | "demo" => {
+            let tools = environments::ensure()?;
+            if !asks_for_help(arguments) {
+                build::functions()?;
+            }
+            Err(tools.hand_over("icefall_local", command, arguments))
+        }
+        "down" => Err(environments::ensure()?.hand_over("icefall_local", command, arguments)),
+        "test" => {
+            let tools = environments::ensure()?;
+            build::everything_tested()?;
+            Err(tools.hand_over("icefall_local", command, arguments))
+        }
+        "bench" => {
+            let tools = environments::ensure()?;
+            build::release()?;
+            Err(tools.hand_over_module("icefall_local.bench", arguments))
+        }
+        "lint" => lint::run().map(|()| ExitCode::SUCCESS),
+        "help" | "--help" | "-h" => {
+            eprintln!("{USAGE}");
+            Ok(ExitCode::SUCCESS)
+        }
+        unknown => {
+            eprintln!("xtask: there is no command `{unknown}`\n\n{USAGE}");
+            Ok(ExitCode::from(2))
+        }
+    }
+}
+
+fn asks_for_help(arguments: &[OsString]) -> bool {
+    arguments.iter().any(|argument| argument == "--help" || argument == "-h")
+}
