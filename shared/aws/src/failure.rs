@@ -1,10 +1,11 @@
 //! A failed call, by what its caller can do about it.
 //!
 //! Services name the same trouble differently: AWS's error codes, bare statuses of compatible
-//! servers, connections that end without an answer. [`classify`] decides by the code where it is one
+//! servers, connections that end without an answer. [`failure`] decides by the code where it is one
 //! of the few that contradict their status, else by the status, else by how the call ended.
 
 use std::error::Error;
+use std::fmt;
 
 use aws_credential_types::provider::error::CredentialsError;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
@@ -60,8 +61,50 @@ const CODES: &[(&str, Kind)] = &[
     ("ServiceUnavailable", Kind::Unreachable),
 ];
 
-/// The kind of a failed call.
-pub fn classify<E>(error: &SdkError<E, HttpResponse>) -> Kind
+/// What a service answered, in one line.
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    code: Option<String>,
+    message: Option<String>,
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HTTP {}", self.status)?;
+        let parts = [&self.code, &self.message].into_iter().flatten();
+        parts.map(String::as_str).filter(|part| !part.is_empty()).try_for_each(|part| write!(f, ": {part}"))
+    }
+}
+
+impl Error for Answer {}
+
+/// A failed call: its kind, and what there is to tell about it.
+pub fn failure<E>(error: SdkError<E, HttpResponse>) -> (Kind, Box<dyn Error + Send + Sync>)
+where
+    E: ProvideErrorMetadata + Error + Send + Sync + 'static,
+{
+    let kind = classify(&error);
+    match &error {
+        SdkError::ServiceError(answer) => {
+            let status = answer.raw().status().as_u16();
+            let (code, message) = (answer.err().code(), answer.err().message());
+            let answer = Answer { status, code: code.map(Into::into), message: message.map(Into::into) };
+            (kind, Box::new(answer))
+        }
+        _ => (kind, Box::new(error)),
+    }
+}
+
+/// The kind of a failed entry of a batch that was answered as a whole: `sender_fault` says that the
+/// same entry would fail again.
+#[must_use]
+pub fn entry_failure(code: &str, sender_fault: bool) -> Kind {
+    let otherwise = if sender_fault { Kind::Rejected } else { Kind::Unreachable };
+    by_code(Some(code)).unwrap_or(otherwise)
+}
+
+fn classify<E>(error: &SdkError<E, HttpResponse>) -> Kind
 where
     E: ProvideErrorMetadata + Error + 'static,
 {
@@ -119,6 +162,20 @@ mod tests {
         assert_eq!(by_code(Some("NoSuchBucket")), Some(Kind::NoBucket));
         assert_eq!(by_code(Some("NoSuchKey")), None);
         assert_eq!(by_code(None), None);
+    }
+
+    #[test]
+    fn an_answer_is_told_in_one_line() {
+        let (code, message) = (Some("AccessDenied".to_owned()), Some("no".to_owned()));
+        assert_eq!(Answer { status: 403, code, message }.to_string(), "HTTP 403: AccessDenied: no");
+        assert_eq!(Answer { status: 500, code: None, message: None }.to_string(), "HTTP 500");
+    }
+
+    #[test]
+    fn entries_of_a_batch_tell_whose_fault_it_is() {
+        assert_eq!(entry_failure("RequestThrottled", false), Kind::Throttled);
+        assert_eq!(entry_failure("InvalidMessageContents", true), Kind::Rejected);
+        assert_eq!(entry_failure("Whatever", false), Kind::Unreachable);
     }
 
     #[test]

@@ -10,6 +10,6 @@ mod http;
 mod limits;
 
 pub use aws_smithy_runtime_api::client::http::SharedHttpClient;
-pub use failure::{Kind, classify};
+pub use failure::{Kind, entry_failure, failure};
 pub use http::http_client;
 pub use limits::CallLimits;

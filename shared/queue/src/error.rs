@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
+use icefall_aws::Kind;
 use thiserror::Error;
 
 /// What was tried.
@@ -30,7 +31,7 @@ impl fmt::Display for Operation {
 }
 
 /// What the service said, or how the call ended.
-type Source = Box<dyn Error + Send + Sync>;
+pub(crate) type Source = Box<dyn Error + Send + Sync>;
 
 /// Why a call to the queue failed. Of a call that takes several messages, some may have been done.
 #[derive(Debug, Error)]
@@ -88,4 +89,18 @@ pub enum QueueError {
         /// The answer.
         source: Source,
     },
+}
+
+impl QueueError {
+    /// The error of `kind`. A queue knows no buckets.
+    pub(crate) fn new(kind: Kind, operation: Operation, queue: &str, source: impl Into<Source>) -> Self {
+        let (queue, source) = (queue.to_owned(), source.into());
+        match kind {
+            Kind::NotFound | Kind::NoBucket => Self::NotFound { operation, queue, source },
+            Kind::Denied => Self::Denied { operation, queue, source },
+            Kind::Throttled => Self::Throttled { operation, queue, source },
+            Kind::Unreachable => Self::Unreachable { operation, queue, source },
+            Kind::Rejected => Self::Rejected { operation, queue, source },
+        }
+    }
 }

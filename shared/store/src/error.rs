@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
+use icefall_aws::Kind;
 use thiserror::Error;
 
 use crate::Location;
@@ -44,7 +45,7 @@ impl fmt::Display for Attempt {
 }
 
 /// What the service said, or how the call ended.
-type Source = Box<dyn Error + Send + Sync>;
+pub(crate) type Source = Box<dyn Error + Send + Sync>;
 
 /// Why a call to the store failed.
 #[derive(Debug, Error)]
@@ -112,6 +113,38 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The error of `kind`.
+    pub(crate) fn new(
+        kind: Kind,
+        operation: Operation,
+        location: &Location,
+        source: impl Into<Source>,
+    ) -> Self {
+        let (attempt, source) = (Attempt { operation, location: location.clone() }, source.into());
+        match kind {
+            Kind::NotFound => Self::NotFound { attempt, source },
+            Kind::NoBucket => Self::NoBucket { attempt, source },
+            Kind::Denied => Self::Denied { attempt, source },
+            Kind::Throttled => Self::Throttled { attempt, source },
+            Kind::Unreachable => Self::Unreachable { attempt, source },
+            Kind::Rejected => Self::Rejected { attempt, source },
+        }
+    }
+
+    /// The store's error behind one of `iceberg`'s, when reading or writing through
+    /// [`file_io`](crate::file_io) failed.
+    #[must_use]
+    pub fn behind(error: &iceberg::Error) -> Option<&Self> {
+        let mut cause: Option<&(dyn Error + 'static)> = error.source();
+        while let Some(error) = cause {
+            if let Some(found) = error.downcast_ref() {
+                return Some(found);
+            }
+            cause = error.source();
+        }
+        None
+    }
+
     /// The call that failed.
     #[must_use]
     pub const fn attempt(&self) -> &Attempt {

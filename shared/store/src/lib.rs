@@ -15,12 +15,16 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 mod error;
+mod file_io;
 mod location;
 mod ops;
+mod s3;
 
 pub use error::{Attempt, Operation, StoreError};
+pub use file_io::file_io;
 pub use location::{Location, LocationError};
 pub use ops::{Heartbeat, OpsBucket, QuarantineEntry};
+pub use s3::{S3Config, S3Store};
 
 /// What is known of an object without reading it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
