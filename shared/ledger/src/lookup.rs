@@ -1,0 +1,110 @@
+//! Finding what is settled at some offsets, one object at a time.
+//!
+//! The caller does the reading: it asks which objects are needed, fetches them (or has them in its
+//! cache, they never change) and supplies them until none is needed. Of the tree only those objects
+//! are read whose offsets meet the ones asked for and are not above their partition's highest. The
+//! newest segment is always needed, because the next one continues its index; a committer that
+//! stays warm has it, having put it itself.
+
+use std::collections::BTreeMap;
+
+use crate::held::Newest;
+use crate::index::{Entry, decode_node};
+use crate::{Held, Ledger, LedgerError, LedgerId, ObjectHash, Segment, Wanted};
+
+/// What an object must turn out to be.
+#[derive(Clone, Copy, Debug)]
+enum Expected {
+    /// The newest segment, whose index leads to all others.
+    Newest,
+    /// An earlier segment.
+    Segment,
+    /// A sealed node of this level.
+    Node(usize),
+}
+
+/// A look-up under way.
+#[derive(Clone, Debug)]
+pub struct Lookup {
+    owner: LedgerId,
+    needed: BTreeMap<ObjectHash, Expected>,
+    held: Held,
+}
+
+impl Lookup {
+    /// Begins to look for what `ledger` holds at the offsets `wanted`.
+    #[must_use]
+    pub fn new(ledger: &Ledger, wanted: &Wanted) -> Self {
+        let needed = ledger.newest_segment().map(|hash| (hash, Expected::Newest)).into_iter().collect();
+        Self { owner: ledger.id().clone(), needed, held: Held::new(wanted.up_to(ledger.highest())) }
+    }
+
+    /// The objects that are needed next, in any order; none when the look-up is done.
+    #[must_use]
+    pub fn needed(&self) -> Vec<ObjectHash> {
+        self.needed.keys().copied().collect()
+    }
+
+    /// Takes a needed object's content, if it is the one that its name promises. After an error the
+    /// object is still needed.
+    pub fn supply(&mut self, hash: ObjectHash, bytes: &[u8]) -> Result<(), LedgerError> {
+        let expected = *self.needed.get(&hash).ok_or(LedgerError::NotNeeded(hash))?;
+        let found = ObjectHash::of(bytes);
+        if found != hash {
+            return Err(LedgerError::WrongContent { expected: hash, found });
+        }
+        match expected {
+            Expected::Newest => self.take_newest(hash, self.segment(hash, bytes)?),
+            Expected::Segment => {
+                let segment = self.segment(hash, bytes)?;
+                self.held.take(&segment);
+            }
+            Expected::Node(level) => self.follow(level, &decode_node(bytes, level)?),
+        }
+        self.needed.remove(&hash);
+        Ok(())
+    }
+
+    /// What was found, once nothing is needed any more.
+    pub fn finish(mut self) -> Result<Held, LedgerError> {
+        if let Some(hash) = self.needed.keys().next() {
+            return Err(LedgerError::StillNeeded(*hash));
+        }
+        self.held.sort();
+        Ok(self.held)
+    }
+
+    /// The segment in `bytes`, if it belongs to this ledger.
+    fn segment(&self, hash: ObjectHash, bytes: &[u8]) -> Result<Segment, LedgerError> {
+        let segment = Segment::decode(bytes)?;
+        if segment.owner == self.owner {
+            return Ok(segment);
+        }
+        let (owner, ledger) = (Box::new(segment.owner), Box::new(self.owner.clone()));
+        Err(LedgerError::OtherOwner { segment: hash, owner, ledger })
+    }
+
+    fn take_newest(&mut self, hash: ObjectHash, segment: Segment) {
+        self.held.take(&segment);
+        let entry = Entry::of_segment(hash, segment.sequence_number, &segment.settled);
+        for (level, entry) in segment.index.meeting(&self.held.wanted) {
+            self.needed.insert(entry.hash, below(level));
+        }
+        self.held.newest = Some(Newest { hash, index: segment.index, entry });
+    }
+
+    /// Goes on below a sealed node of `level`.
+    fn follow(&mut self, level: usize, entries: &[Entry]) {
+        for entry in entries.iter().filter(|entry| entry.meets(&self.held.wanted)) {
+            self.needed.insert(entry.hash, below(level));
+        }
+    }
+}
+
+/// What an entry in `level` names.
+const fn below(level: usize) -> Expected {
+    match level.checked_sub(1) {
+        None => Expected::Segment,
+        Some(level) => Expected::Node(level),
+    }
+}

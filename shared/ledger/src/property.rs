@@ -1,0 +1,214 @@
+//! The ledger's property: the small part, which stands in the table's own metadata.
+//!
+//! It is replaced by the very commit that adds the records it accounts for, and other writers'
+//! commits carry it along. Whatever grows with the records lies in segments; what stands here grows
+//! with the partitions alone (and with dead letters that the dead-letter table has not taken yet).
+
+use std::collections::BTreeMap;
+
+use icefall_manifest::{Branch, Offset, Partition, Source, TableUuid};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Conflict, EntryNumber, Incarnation, LedgerError, LedgerId, ObjectHash, Outbox, OutboxEntry,
+    SequenceNumber, SnapshotMark, property_name, read_property_name,
+};
+
+/// The format that this version writes, and the newest that it reads.
+const FORMAT: u64 = 1;
+/// What errors call it.
+const WHAT: &str = "ledger property";
+
+/// Why a source stands still in a table.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StopReason {
+    /// A record came whose offset is settled with another record.
+    OtherRecord,
+}
+
+/// A source stands still in a table until an operator says how to go on.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stop {
+    /// Why.
+    pub reason: StopReason,
+    /// Since when, in milliseconds since the epoch.
+    pub since_ms: u64,
+    /// Which record brought it about.
+    pub struck: Conflict,
+}
+
+/// What is settled of one source in one branch of a table.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Ledger {
+    pub(crate) id: LedgerId,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) last_snapshot: Option<SnapshotMark>,
+    pub(crate) newest_segment: Option<ObjectHash>,
+    pub(crate) highest: BTreeMap<Partition, Offset>,
+    pub(crate) outbox: Outbox,
+    pub(crate) last_rewind: Option<SequenceNumber>,
+    pub(crate) stop: Option<Stop>,
+}
+
+impl Ledger {
+    /// The ledger of a source that the table holds nothing of. A table that has a snapshot of ours
+    /// or stands in the register, but has no property, has lost it: that is not this.
+    #[must_use]
+    pub fn new(id: LedgerId) -> Self {
+        Self {
+            id,
+            incarnation: Incarnation::FIRST,
+            last_snapshot: None,
+            newest_segment: None,
+            highest: BTreeMap::new(),
+            outbox: Outbox::default(),
+            last_rewind: None,
+            stop: None,
+        }
+    }
+
+    /// Reads the property called `name` of the table `table_uuid`.
+    pub fn read(name: &str, value: &str, table_uuid: TableUuid) -> Result<Self, LedgerError> {
+        let (branch, source) = read_property_name(name)?
+            .ok_or_else(|| LedgerError::malformed(WHAT, format!("{name:?} is no ledger's name")))?;
+        let FormatOnly { format } = serde_json::from_str(value).map_err(malformed)?;
+        if format > FORMAT {
+            return Err(LedgerError::Newer { what: WHAT, version: format });
+        }
+        let wire: Wire = serde_json::from_str(value).map_err(malformed)?;
+        if wire.table_uuid != table_uuid {
+            return Err(LedgerError::CopiedTable { named: wire.table_uuid, actual: table_uuid });
+        }
+        wire.into_ledger(branch, source).map_err(malformed)
+    }
+
+    /// The property that holds it: name and value. Only a ledger that a commit has written stands in
+    /// one, so `snapshot` is that commit's.
+    pub(crate) fn property(&self, snapshot: SnapshotMark) -> Result<(String, String), LedgerError> {
+        let value = serde_json::to_string(&Wire::of(self, snapshot)).map_err(malformed)?;
+        Ok((property_name(&self.id.branch, &self.id.source), value))
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub const fn id(&self) -> &LedgerId {
+        &self.id
+    }
+
+    /// How often other records were accepted at offsets that were settled already.
+    #[must_use]
+    pub const fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// The snapshot whose commit wrote it; `None` before the first.
+    #[must_use]
+    pub const fn last_snapshot(&self) -> Option<SnapshotMark> {
+        self.last_snapshot
+    }
+
+    /// The newest segment; `None` while nothing is settled.
+    #[must_use]
+    pub const fn newest_segment(&self) -> Option<ObjectHash> {
+        self.newest_segment
+    }
+
+    /// The highest settled offset of each partition. It never goes down.
+    #[must_use]
+    pub const fn highest(&self) -> &BTreeMap<Partition, Offset> {
+        &self.highest
+    }
+
+    /// The dead letters on their way.
+    #[must_use]
+    pub const fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
+    /// The sequence number of the last rewind, if there was one.
+    #[must_use]
+    pub const fn last_rewind(&self) -> Option<SequenceNumber> {
+        self.last_rewind
+    }
+
+    /// The stop that stands, if one does.
+    #[must_use]
+    pub const fn stop(&self) -> Option<&Stop> {
+        self.stop.as_ref()
+    }
+}
+
+fn malformed(why: impl ToString) -> LedgerError {
+    LedgerError::malformed(WHAT, why)
+}
+
+/// Read first: a newer format may hold anything but still says that it is newer.
+#[derive(Deserialize)]
+struct FormatOnly {
+    format: u64,
+}
+
+/// The value as it is stored.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Wire {
+    format: u64,
+    table_uuid: TableUuid,
+    branch: Branch,
+    incarnation: Incarnation,
+    snapshot: SnapshotMark,
+    segment: Option<ObjectHash>,
+    highest: Vec<(Partition, Offset)>,
+    next_entry: EntryNumber,
+    outbox: Vec<OutboxEntry>,
+    last_rewind: Option<SequenceNumber>,
+    stop: Option<Stop>,
+}
+
+impl Wire {
+    fn of(ledger: &Ledger, snapshot: SnapshotMark) -> Self {
+        Self {
+            format: FORMAT,
+            table_uuid: ledger.id.table_uuid,
+            branch: ledger.id.branch.clone(),
+            incarnation: ledger.incarnation,
+            snapshot,
+            segment: ledger.newest_segment,
+            highest: ledger.highest.iter().map(|(partition, offset)| (*partition, *offset)).collect(),
+            next_entry: ledger.outbox.next_number(),
+            outbox: ledger.outbox.entries().to_vec(),
+            last_rewind: ledger.last_rewind,
+            stop: ledger.stop,
+        }
+    }
+
+    fn into_ledger(self, branch: Branch, source: Source) -> Result<Ledger, String> {
+        if self.branch != branch {
+            return Err(format!("it names branch {}, but stands under the name of {branch}", self.branch));
+        }
+        if self.incarnation < Incarnation::FIRST {
+            return Err("it has no incarnation".to_owned());
+        }
+        if self.segment.is_none() != self.highest.is_empty() {
+            return Err("it has settled offsets without a segment, or a segment without any".to_owned());
+        }
+        Ok(Ledger {
+            id: LedgerId { table_uuid: self.table_uuid, branch, source },
+            incarnation: self.incarnation,
+            last_snapshot: Some(self.snapshot),
+            newest_segment: self.segment,
+            highest: ascending(self.highest)?,
+            outbox: Outbox::from_parts(self.next_entry, self.outbox)?,
+            last_rewind: self.last_rewind,
+            stop: self.stop,
+        })
+    }
+}
+
+/// The map of `pairs`, if no partition stands twice.
+fn ascending(pairs: Vec<(Partition, Offset)>) -> Result<BTreeMap<Partition, Offset>, String> {
+    let (count, map) = (pairs.len(), BTreeMap::from_iter(pairs));
+    if map.len() == count { Ok(map) } else { Err("a partition stands in it twice".to_owned()) }
+}

@@ -1,0 +1,326 @@
+//! One round of the committer for one ledger: batch manifests are decided one by one, what is
+//! accepted counts for those that follow, and all of it becomes one segment and one property.
+//!
+//! A round is bound to the ledger that it was made for. When its commit meets a conflict, nothing of
+//! it stands: load, look up and decide anew.
+
+use icefall_manifest::{BatchManifest, Offset, Partition, RecordId, RecordList};
+
+use crate::held::{Held, Standing};
+use crate::index::{Index, LedgerObject};
+use crate::settlements::find;
+use crate::{
+    Conflict, EntryNumber, Evidence, Free, Kind, Ledger, LedgerError, LedgerId, Reason, Rows, Segment,
+    Settled, Settlements, SnapshotMark, Stop, StopReason, Verdict,
+};
+
+/// A round under way.
+#[derive(Clone, Debug)]
+pub struct Round {
+    ledger: Ledger,
+    held: Held,
+    accepted: Settlements,
+    changed: bool,
+}
+
+/// What a round comes to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RoundResult {
+    /// The ledger as it stands once the snapshot is committed.
+    pub ledger: Ledger,
+    /// The property that the commit sets: its name.
+    pub property_name: String,
+    /// The property that the commit sets: its value.
+    pub property_value: String,
+    /// The objects to put, in this order, before the commit is sent. The last is the segment; there
+    /// is none when the round settled no record.
+    pub objects: Vec<LedgerObject>,
+    /// How many rows it settled.
+    pub rows: usize,
+    /// How many dead letters it settled.
+    pub dead_letters: usize,
+}
+
+impl Round {
+    /// Begins a round on `ledger` with what a look-up of it found.
+    pub fn new(ledger: Ledger, held: Held) -> Result<Self, LedgerError> {
+        if held.newest.as_ref().map(|newest| newest.hash) != ledger.newest_segment {
+            return Err(LedgerError::StaleLookup);
+        }
+        Ok(Self { ledger, held, accepted: Settlements::default(), changed: false })
+    }
+
+    /// The ledger as it was loaded, with the stop that this round may have brought.
+    #[must_use]
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// What is to happen with `batch`. The round is the same afterwards.
+    pub fn decide(&self, batch: &BatchManifest) -> Result<Verdict, LedgerError> {
+        let LedgerId { table_uuid, branch, source } = &self.ledger.id;
+        if (branch, source) != (&batch.branch, &batch.source) {
+            return Err(self.other_ledger(batch));
+        }
+        if *table_uuid != batch.table_uuid {
+            let reason = Reason::OtherTable { named: batch.table_uuid, actual: *table_uuid };
+            return Ok(Verdict::Quarantine(reason));
+        }
+        if let Some(stop) = self.ledger.stop {
+            return Ok(Verdict::Stopped(stop));
+        }
+        let mut tally = Tally::default();
+        let files = batch.files.iter().map(|file| self.weigh(&file.records, &mut tally));
+        let files: Vec<Rows> = files.collect::<Result<_, _>>()?;
+        let dead_letters = batch.dead_letters.iter().map(|file| self.weigh(&file.records, &mut tally));
+        let dead_letters: Vec<Rows> = dead_letters.collect::<Result<_, _>>()?;
+        let dead_letters = dead_letters.into_iter().next().unwrap_or_default();
+        Ok(tally.verdict(Free { files, dead_letters }))
+    }
+
+    /// Settles all records of `batch`: one that the verdict was to commit, or the trimmed form of
+    /// one. Nothing is settled unless every record is free.
+    pub fn accept(&mut self, batch: &BatchManifest) -> Result<(), LedgerError> {
+        let rows = batch.files.iter().flat_map(|file| file.records.iter()).map(|record| (Kind::Row, record));
+        let dead = batch.dead_letters.iter().flat_map(|file| file.records.iter());
+        let records: Vec<_> = rows.chain(dead.map(|record| (Kind::DeadLetter, record))).collect();
+        if let Verdict::Commit = self.decide(batch)? {
+            self.accepted.extend(records).map_err(LedgerError::NotFree)?;
+            batch.dead_letters.iter().for_each(|file| self.ledger.outbox.push(file));
+            self.changed = true;
+            return Ok(());
+        }
+        match self.first_not_free(&records)? {
+            Some(record) => Err(LedgerError::NotFree(record)),
+            None => Err(self.other_ledger(batch)),
+        }
+    }
+
+    /// Lets the source stand still in this table from now on, because of `conflict`. What the round
+    /// accepted before stands.
+    pub fn stop(&mut self, conflict: Conflict, now_ms: u64) {
+        if self.ledger.stop.is_none() {
+            self.ledger.stop =
+                Some(Stop { reason: StopReason::OtherRecord, since_ms: now_ms, struck: conflict });
+            self.changed = true;
+        }
+    }
+
+    /// Drops the outbox's entries up to `applied`, which a load of the dead-letter table showed to
+    /// be in it. Worth no commit of its own.
+    pub fn clear_outbox(&mut self, applied: EntryNumber) {
+        self.ledger.outbox.clear_through(applied);
+    }
+
+    /// Whether there is anything to commit.
+    #[must_use]
+    pub const fn is_changed(&self) -> bool {
+        self.changed
+    }
+
+    /// The round's objects and property, for a commit that adds `snapshot`.
+    pub fn finish(self, snapshot: SnapshotMark) -> Result<RoundResult, LedgerError> {
+        let Self { mut ledger, held, accepted, .. } = self;
+        let counts = counts(&accepted);
+        ledger.last_snapshot = Some(snapshot);
+        for (partition, records) in accepted.partitions() {
+            let settled = records.last().map(|(offset, _)| *offset);
+            let highest = ledger.highest.get(&partition).copied().max(settled);
+            ledger.highest.extend(highest.map(|highest| (partition, highest)));
+        }
+        let objects =
+            if accepted.is_empty() { vec![] } else { objects(&mut ledger, held, accepted, snapshot) };
+        let (property_name, property_value) = ledger.property(snapshot)?;
+        let (rows, dead_letters) = counts;
+        Ok(RoundResult { ledger, property_name, property_value, objects, rows, dead_letters })
+    }
+
+    /// Which records of `list` are free; the rest is added to `tally`.
+    fn weigh(&self, list: &RecordList, tally: &mut Tally) -> Result<Rows, LedgerError> {
+        let mut rows = Rows::default();
+        let mut view: Option<View<'_>> = None;
+        for record in list.iter() {
+            let view = match view {
+                Some(ref view) if view.partition == record.partition => view,
+                _ => view.insert(self.view(record.partition)),
+            };
+            let weight = self.weight(view, &record)?;
+            rows.push(weight == Weight::Free);
+            tally.add(weight);
+        }
+        Ok(rows)
+    }
+
+    fn view(&self, partition: Partition) -> View<'_> {
+        View {
+            partition,
+            highest: self.ledger.highest.get(&partition).copied(),
+            held: self.held.partition(partition),
+            accepted: self.accepted.partition(partition),
+        }
+    }
+
+    fn weight(&self, view: &View<'_>, record: &RecordId) -> Result<Weight, LedgerError> {
+        let fresh = find(view.accepted, record.offset);
+        if view.highest.is_none_or(|highest| highest < record.offset) {
+            return Ok(self.compare(&[], fresh, record));
+        }
+        if !self.held.wanted.contains(view.partition, record.offset) {
+            return Err(LedgerError::NotLookedUp(*record));
+        }
+        Ok(self.compare(view.at(record.offset), fresh, record))
+    }
+
+    /// Weighs `record` against all that stands at its offset, in the table and in this round.
+    fn compare(&self, held: &[Standing], fresh: Option<Settled>, record: &RecordId) -> Weight {
+        if held.iter().any(|standing| is_same(&standing.settled, record)) {
+            return Weight::Held(Evidence::Committed);
+        }
+        if fresh.is_some_and(|settled| is_same(&settled, record)) {
+            return Weight::Held(Evidence::ThisRound);
+        }
+        let present = |standing: &&Standing| standing.incarnation == self.ledger.incarnation;
+        let current = held.iter().filter(present).map(|standing| standing.settled).chain(fresh);
+        if let Some(other) = current.clone().find(|settled| settled.encoding == record.encoding) {
+            return Weight::OtherRecord(conflict(record, other));
+        }
+        let all = held.iter().map(|standing| standing.settled).chain(fresh);
+        all.map(|settled| settled.encoding)
+            .find(|encoding| *encoding != record.encoding)
+            .map_or(Weight::Free, |held| {
+                Weight::OtherEncoding(Reason::OtherEncoding { record: *record, held })
+            })
+    }
+
+    fn first_not_free(&self, records: &[(Kind, RecordId)]) -> Result<Option<RecordId>, LedgerError> {
+        for (_, record) in records {
+            if self.weight(&self.view(record.partition), record)? != Weight::Free {
+                return Ok(Some(*record));
+            }
+        }
+        Ok(None)
+    }
+
+    fn other_ledger(&self, batch: &BatchManifest) -> LedgerError {
+        let found = LedgerId {
+            table_uuid: batch.table_uuid,
+            branch: batch.branch.clone(),
+            source: batch.source.clone(),
+        };
+        LedgerError::OtherLedger { found: Box::new(found), ledger: Box::new(self.ledger.id.clone()) }
+    }
+}
+
+/// The new segment with the nodes that it seals; the ledger names it from then on.
+fn objects(
+    ledger: &mut Ledger,
+    held: Held,
+    settled: Settlements,
+    snapshot: SnapshotMark,
+) -> Vec<LedgerObject> {
+    let (mut index, mut objects) = (Index::default(), Vec::new());
+    if let Some(newest) = held.newest {
+        index = newest.index;
+        objects = index.append(newest.entry);
+    }
+    let segment = Segment {
+        owner: ledger.id.clone(),
+        incarnation: ledger.incarnation,
+        sequence_number: snapshot.sequence_number,
+        index,
+        settled,
+    };
+    let segment = LedgerObject::new(segment.encode());
+    ledger.newest_segment = Some(segment.hash);
+    objects.push(segment);
+    objects
+}
+
+/// Rows and dead letters.
+fn counts(settled: &Settlements) -> (usize, usize) {
+    let records = settled.partitions().flat_map(|(_, records)| records);
+    let rows = records.filter(|(_, settled)| settled.kind == Kind::Row).count();
+    (rows, settled.len() - rows)
+}
+
+fn is_same(settled: &Settled, record: &RecordId) -> bool {
+    (settled.encoding, settled.fingerprint) == (record.encoding, record.fingerprint)
+}
+
+const fn conflict(record: &RecordId, held: Settled) -> Conflict {
+    Conflict {
+        partition: record.partition,
+        offset: record.offset,
+        held: held.fingerprint,
+        found: record.fingerprint,
+    }
+}
+
+/// All that is known of a partition.
+struct View<'a> {
+    partition: Partition,
+    highest: Option<Offset>,
+    held: &'a [Standing],
+    accepted: &'a [(Offset, Settled)],
+}
+
+impl<'a> View<'a> {
+    /// What the table holds at `offset`.
+    fn at(&self, offset: Offset) -> &'a [Standing] {
+        let from = self.held.partition_point(|standing| standing.offset < offset);
+        let tail = self.held.get(from..).unwrap_or_default();
+        let count = tail.iter().take_while(|standing| standing.offset == offset).count();
+        tail.get(..count).unwrap_or_default()
+    }
+}
+
+/// What the ledger says about one record.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Weight {
+    Free,
+    Held(Evidence),
+    OtherRecord(Conflict),
+    OtherEncoding(Reason),
+}
+
+/// What the ledger says about the records so far.
+#[derive(Default)]
+struct Tally {
+    free: usize,
+    held: usize,
+    this_round: bool,
+    conflict: Option<Conflict>,
+    unproven: Option<Reason>,
+}
+
+impl Tally {
+    fn add(&mut self, weight: Weight) {
+        match weight {
+            Weight::Free => self.free += 1,
+            Weight::Held(evidence) => {
+                self.held += 1;
+                self.this_round |= evidence == Evidence::ThisRound;
+            }
+            Weight::OtherRecord(conflict) => self.conflict = self.conflict.or(Some(conflict)),
+            Weight::OtherEncoding(reason) => self.unproven = self.unproven.take().or(Some(reason)),
+        }
+    }
+
+    /// Another record weighs most: it says that the topic is another one, and then nothing else of
+    /// the batch can be trusted. What is not proven comes next.
+    fn verdict(self, free: Free) -> Verdict {
+        let Self { free: free_count, held, this_round, conflict, unproven } = self;
+        if let Some(conflict) = conflict {
+            return Verdict::Stop(conflict);
+        }
+        if let Some(reason) = unproven {
+            return Verdict::Quarantine(reason);
+        }
+        match (free_count, held) {
+            (0, _) if this_round => Verdict::Duplicate(Evidence::ThisRound),
+            (0, _) => Verdict::Duplicate(Evidence::Committed),
+            (_, 0) => Verdict::Commit,
+            _ => Verdict::Trim(free),
+        }
+    }
+}

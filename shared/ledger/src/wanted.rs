@@ -1,0 +1,81 @@
+//! The offsets that a round asks about.
+
+use std::collections::BTreeMap;
+
+use icefall_manifest::{BatchManifest, Offset, OffsetRun, Partition};
+
+/// A stretch of offsets, both ends included.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Span {
+    pub(crate) lowest: Offset,
+    pub(crate) highest: Offset,
+}
+
+/// Offsets per partition, as stretches that ascend and don't touch.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Wanted {
+    partitions: BTreeMap<Partition, Vec<Span>>,
+}
+
+impl Wanted {
+    /// The offsets of all records of `batches`.
+    pub fn of<'a>(batches: impl IntoIterator<Item = &'a BatchManifest>) -> Self {
+        let mut partitions: BTreeMap<Partition, Vec<Span>> = BTreeMap::new();
+        let runs = batches.into_iter().flat_map(BatchManifest::record_lists).flat_map(|list| list.runs());
+        for run in runs {
+            partitions.entry(run.partition).or_default().extend(span(run));
+        }
+        partitions.values_mut().for_each(|spans| *spans = joined(std::mem::take(spans)));
+        Self { partitions }
+    }
+
+    /// Those at or below the highest settled offset of their partition: all others are free.
+    pub(crate) fn up_to(&self, highest: &BTreeMap<Partition, Offset>) -> Self {
+        let below = |(partition, spans): (&Partition, &Vec<Span>)| {
+            let limit = highest.get(partition)?;
+            let cut = spans.iter().filter(|span| span.lowest <= *limit);
+            let cut: Vec<Span> =
+                cut.map(|span| Span { lowest: span.lowest, highest: span.highest.min(*limit) }).collect();
+            (!cut.is_empty()).then_some((*partition, cut))
+        };
+        Self { partitions: self.partitions.iter().filter_map(below).collect() }
+    }
+
+    /// Whether one of them lies within `span`.
+    pub(crate) fn meets(&self, partition: Partition, span: Span) -> bool {
+        let spans = self.partitions.get(&partition).map_or(&[][..], Vec::as_slice);
+        let next = spans.partition_point(|wanted| wanted.highest < span.lowest);
+        spans.get(next).is_some_and(|wanted| wanted.lowest <= span.highest)
+    }
+
+    /// Whether `offset` is among them.
+    pub(crate) fn contains(&self, partition: Partition, offset: Offset) -> bool {
+        self.meets(partition, Span { lowest: offset, highest: offset })
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.partitions.is_empty()
+    }
+}
+
+/// A run has at least one offset and none past the last there is, so that it always has a span.
+fn span(run: &OffsetRun) -> Option<Span> {
+    let last = run.first.plus(run.count.checked_sub(1)?)?;
+    Some(Span { lowest: run.first, highest: last })
+}
+
+fn joined(mut spans: Vec<Span>) -> Vec<Span> {
+    spans.sort_by_key(|span| span.lowest);
+    let mut joined: Vec<Span> = Vec::with_capacity(spans.len());
+    for span in spans {
+        match joined.last_mut() {
+            Some(last) if last.highest.plus(1).is_none_or(|next| span.lowest <= next) => {
+                last.highest = last.highest.max(span.highest);
+            }
+            _ => joined.push(span),
+        }
+    }
+    joined
+}
