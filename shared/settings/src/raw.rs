@@ -1,0 +1,285 @@
+//! The settings as the file has them: each key, what it means, its default and its catch.
+//!
+//! Nothing is derived and nothing checked here but the shape; [`crate::validate`] makes the
+//! [`Settings`](crate::Settings) of it. The keys' descriptions are also the reference that
+//! [`reference`] renders, so that there is one place to keep true.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::fault::{Faults, Key};
+use crate::node::Node;
+use crate::read::{Read, refuse_unknown, table};
+use crate::secret::Secret;
+
+/// A section's keys with their descriptions.
+struct Section {
+    title: &'static str,
+    keys: &'static [(&'static str, &'static str)],
+}
+
+/// Declares a table of the file: a struct of optional keys, its reader, its part of the reference.
+macro_rules! section {
+    (
+        $(#[doc = $about:literal])+
+        $name:ident, $title:literal,
+        $($(#[doc = $doc:literal])+ $key:literal => $field:ident: $type:ty,)+
+    ) => {
+        $(#[doc = $about])+
+        #[derive(Debug, Default)]
+        pub(crate) struct $name {
+            $($(#[doc = $doc])+ pub(crate) $field: Option<$type>,)+
+        }
+
+        impl $name {
+            const SECTION: Section = Section { title: $title, keys: &[$(($key, concat!($($doc),+)),)+] };
+        }
+
+        impl Read for $name {
+            fn read(node: Node, key: &Key, faults: &mut Faults) -> Option<Self> {
+                let mut entries = table(node, key, faults)?;
+                let section = Self {
+                    $($field: entries.remove($key).and_then(|node| Read::read(node, &key.child($key), faults)),)+
+                };
+                refuse_unknown(entries, &[$($key),+], key, faults);
+                Some(section)
+            }
+        }
+    };
+}
+
+section! {
+    /// The whole file.
+    RawSettings, "top level",
+    /// The pipeline's id, 1 to 40 of `a-z 0-9 -`. Required. It is part of every ledger's key: under
+    /// another id all records are new, and land once more.
+    "pipeline" => pipeline: String,
+    /// Section, see below.
+    "kafka" => kafka: RawKafka,
+    /// Section, see below. Required.
+    "catalog" => catalog: RawCatalog,
+    /// Section, see below.
+    "store" => store: RawStore,
+    /// Section, see below. Required.
+    "ops" => ops: RawOps,
+    /// Section, see below. Required.
+    "queue" => queue: RawQueue,
+    /// Section, see below.
+    "committer" => committer: RawCommitter,
+    /// Section, see below.
+    "dead_letters" => dead_letters: RawDeadLetters,
+    /// List of sections, see below.
+    "table" => tables: Vec<Option<RawTable>>,
+    /// List of sections, see below. At least one.
+    "route" => routes: Vec<Option<RawRoute>>,
+}
+
+section! {
+    /// The cluster that records come from.
+    RawKafka, "[kafka]",
+    /// The name that the cluster goes by in the ledgers, 1 to 80 of `A-Z a-z 0-9 . _ -`. Required for
+    /// self-managed Kafka; MSK: the ARN's cluster id when absent. Give another name only to a cluster
+    /// whose records are others.
+    "cluster" => cluster: String,
+}
+
+section! {
+    /// The Iceberg REST catalog.
+    RawCatalog, "[catalog]",
+    /// The base URL, http or https; `/v1/config` is below it. Required.
+    "uri" => uri: String,
+    /// The warehouse that the catalog is asked for: S3 Tables the table bucket's ARN, Glue the account
+    /// id, others what they say. Required.
+    "warehouse" => warehouse: String,
+    /// How requests are signed (AWS Signature Version 4). Unsigned when absent.
+    "sign" => sign: RawSigning,
+    /// The keys to sign with. The AWS default chain (the function's role) when absent.
+    "credentials" => credentials: RawCredentials,
+}
+
+section! {
+    /// How the catalog's requests are signed.
+    RawSigning, "[catalog.sign]",
+    /// The signing name: `s3tables`, `glue`, `execute-api`. Required.
+    "name" => name: String,
+    /// The region. The function's own (`AWS_REGION`) when absent.
+    "region" => region: String,
+}
+
+section! {
+    /// A key pair.
+    RawCredentials, "credentials of [catalog], [store], [ops] and [queue]",
+    /// The access key's id. Required.
+    "access_key_id" => access_key_id: String,
+    /// The secret. Required. Better in a variable than in the file:
+    /// `ICEFALL__STORE__CREDENTIALS__SECRET_ACCESS_KEY`.
+    "secret_access_key" => secret_access_key: Secret,
+    /// The session's token. Only for temporary keys, which end with it: a function that outlives them
+    /// is denied.
+    "session_token" => session_token: Secret,
+}
+
+section! {
+    /// The object store that the tables lie in.
+    RawStore, "[store]",
+    /// The URL of the S3 API. AWS's own for the region when absent.
+    "endpoint" => endpoint: String,
+    /// The region. The function's own (`AWS_REGION`) when absent.
+    "region" => region: String,
+    /// Whether the bucket stands in the path and not in the host name. `false` when absent; most other
+    /// stores than AWS need `true`.
+    "path_style" => path_style: bool,
+    /// The keys. The AWS default chain (the function's role) when absent.
+    "credentials" => credentials: RawCredentials,
+}
+
+section! {
+    /// Icefall's own bucket: ledger segments, dead letters on their way, quarantine, heartbeat. Nothing
+    /// in it may expire by a lifecycle rule.
+    RawOps, "[ops]",
+    /// The bucket, an ordinary one: table buckets take no other objects. Required.
+    "bucket" => bucket: String,
+    /// What all keys begin with, without a slash at either end. Empty when absent.
+    "prefix" => prefix: String,
+    /// As in `[store]`, and never taken from there.
+    "endpoint" => endpoint: String,
+    /// As in `[store]`.
+    "region" => region: String,
+    /// As in `[store]`.
+    "path_style" => path_style: bool,
+    /// As in `[store]`.
+    "credentials" => credentials: RawCredentials,
+}
+
+section! {
+    /// The commit queue (SQS).
+    RawQueue, "[queue]",
+    /// The queue's URL. Required.
+    "url" => url: String,
+    /// The URL of the SQS API. AWS's own for the region when absent.
+    "endpoint" => endpoint: String,
+    /// The region. The function's own (`AWS_REGION`) when absent.
+    "region" => region: String,
+    /// The keys. The AWS default chain (the function's role) when absent.
+    "credentials" => credentials: RawCredentials,
+}
+
+section! {
+    /// The committer's rounds.
+    RawCommitter, "[committer]",
+    /// The least time between two snapshots of a table within an invocation, 0s to 15m. `10s` when
+    /// absent. Shorter is fresher, and makes more snapshots for readers and catalog to carry.
+    "commit_interval" => commit_interval: String,
+    /// An invocation ends when the queue has been empty for this long, 0s to 15m. `5s` when absent.
+    "linger" => linger: String,
+    /// The most messages in one round, 1 to 100000. `1000` when absent.
+    "max_messages" => max_messages: i64,
+    /// The most bytes of messages in one round, 1 MiB to 1 GiB. `64 MiB` when absent. They are held in
+    /// memory.
+    "max_bytes" => max_bytes: String,
+}
+
+section! {
+    /// Where records go that no row can be made of.
+    RawDeadLetters, "[dead_letters]",
+    /// The table, made when absent. `icefall.dead_letters` by default. No route may lead to it.
+    "table" => table: String,
+}
+
+section! {
+    /// A table that Icefall makes, or of which it should know more than its name.
+    RawTable, "[[table]]",
+    /// `namespace.table`, each of lower-case letters, digits and underscores. Required.
+    "name" => name: String,
+    /// The branch that snapshots are added to. `main` when absent.
+    "branch" => branch: String,
+    /// The partition fields, in order: `column` or `identity(column)`, `hour(column)`. None when absent.
+    /// Used only when Icefall makes the table.
+    "partition_by" => partition_by: Vec<Option<String>>,
+    /// Table properties, all strings. Used only when Icefall makes the table. Quote keys that have dots.
+    "properties" => properties: BTreeMap<String, String>,
+    /// The columns. Given, the table is made when absent (one that is there is left as it is); absent,
+    /// it must be there.
+    "columns" => columns: Vec<Option<RawColumn>>,
+}
+
+section! {
+    /// A column.
+    RawColumn, "columns of [[table]]",
+    /// Its name, without a dot. Required.
+    "name" => name: String,
+    /// Its type: a primitive type of Iceberg, `list<T>`, `map<K, V>` or `struct<a: T, b?: T>`. Inside of
+    /// a type, `?` marks what may be null or missing: `list<long?>`, `map<string, double?>`. Required.
+    "type" => data_type: String,
+    /// Whether every record must have it. `false` when absent; `true` makes dead letters of those that
+    /// have not.
+    "required" => required: bool,
+}
+
+section! {
+    /// Which table a topic's records go to.
+    RawRoute, "[[route]]",
+    /// The topic. Required; in one route at most.
+    "topic" => topic: String,
+    /// The table, declared above or there already. Required. Several topics may share it.
+    "table" => table: String,
+    /// What becomes of a record without a value: `dead-letter` (the default), or `skip`: counted, not
+    /// kept.
+    "tombstones" => tombstones: String,
+}
+
+const SECTIONS: [Section; 13] = [
+    RawSettings::SECTION,
+    RawKafka::SECTION,
+    RawCatalog::SECTION,
+    RawSigning::SECTION,
+    RawCredentials::SECTION,
+    RawStore::SECTION,
+    RawOps::SECTION,
+    RawQueue::SECTION,
+    RawCommitter::SECTION,
+    RawDeadLetters::SECTION,
+    RawTable::SECTION,
+    RawColumn::SECTION,
+    RawRoute::SECTION,
+];
+
+/// Every key with its description, as Markdown: one table a section.
+#[must_use]
+pub fn reference() -> String {
+    SECTIONS.iter().fold(String::new(), |mut text, section| {
+        let _ = write!(text, "### {}\n\n| key | meaning |\n|---|---|\n", section.title);
+        for (key, meaning) in section.keys {
+            let _ = writeln!(text, "| `{key}` | {} |", meaning.trim().replace('|', "\\|"));
+        }
+        text.push('\n');
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_has_every_section_and_key() {
+        let reference = reference();
+        assert_eq!(reference.matches("\n|---|---|\n").count(), SECTIONS.len());
+        assert!(reference.contains("### [[route]]\n"));
+        let linger = "| `linger` | An invocation ends when the queue has been empty for this long";
+        assert!(reference.contains(linger), "{reference}");
+    }
+
+    #[test]
+    fn all_shape_faults_are_found_at_once_and_unknown_keys_name_the_known_ones() {
+        let text =
+            "pipeline = 1\ncatalogue = {}\n[store]\npath_style = 'true'\nendpont = 'x'\n[[route]]\ntopic = 2";
+        let mut faults = Faults::default();
+        let node = Node::parse(text).expect("TOML");
+        let raw = RawSettings::read(node, &Key::default(), &mut faults);
+        let error = faults.into_result(raw).expect_err("five faults");
+        let keys: Vec<_> = error.faults().iter().map(|fault| fault.key.as_str()).collect();
+        assert_eq!(keys, ["catalogue", "pipeline", "route[0].topic", "store.endpont", "store.path_style"]);
+        assert!(error.to_string().contains("here are endpoint, region, path_style, credentials"), "{error}");
+    }
+}

@@ -1,0 +1,333 @@
+//! From the raw settings to the validated ones, finding all faults on the way.
+//!
+//! Each function takes a section and gives its validated form, or `None` and at least one fault. The
+//! sections are independent until the end, where routes, tables and the dead-letter table are held
+//! against each other.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use icefall_manifest::{ClusterName, PipelineId, TableName, Topic};
+
+use crate::credentials::{CredentialsSettings, StaticCredentials};
+use crate::environment::Environment;
+use crate::fault::{Faults, Key};
+use crate::raw::{
+    RawCatalog, RawCommitter, RawCredentials, RawOps, RawQueue, RawRoute, RawSettings, RawSigning, RawStore,
+};
+use crate::settings::{
+    CatalogSettings, CommitterSettings, OpsSettings, QueueSettings, Route, Settings, Signing, StoreSettings,
+    TableSettings, Tombstones,
+};
+use crate::table::table;
+use crate::values::{ByteSize, HttpUrl, Region, duration, is_bucket, is_lower_label, plain_name};
+
+const DEAD_LETTERS: &str = "icefall.dead_letters";
+const QUARTER_HOUR: Duration = Duration::from_secs(900);
+
+/// The settings that `raw` means.
+pub(crate) fn settings(raw: RawSettings, environment: &Environment, faults: &mut Faults) -> Option<Settings> {
+    let mut check = Check { environment, faults };
+    let pipeline = check.required(raw.pipeline, &Key::named("pipeline"), "give the pipeline an id");
+    let pipeline = check.parsed(pipeline, &Key::named("pipeline"), PipelineId::try_from);
+    let cluster = raw.kafka.unwrap_or_default().cluster;
+    let cluster = check.parsed(cluster, &Key::named("kafka").child("cluster"), ClusterName::try_from);
+    let catalog = check.catalog(raw.catalog.unwrap_or_default(), &Key::named("catalog"));
+    let store = check.store(raw.store.unwrap_or_default(), &Key::named("store"));
+    let ops = check.ops(raw.ops.unwrap_or_default(), &Key::named("ops"));
+    let queue = check.queue(raw.queue.unwrap_or_default(), &Key::named("queue"));
+    let committer = check.committer(raw.committer.unwrap_or_default(), &Key::named("committer"));
+    let dead_letters = raw.dead_letters.unwrap_or_default().table.unwrap_or_else(|| DEAD_LETTERS.to_owned());
+    let dead_letters = table_name(Some(dead_letters), &dead_letter_key(), "", check.faults);
+    let tables = raw.tables.unwrap_or_default().into_iter().enumerate();
+    let tables =
+        tables.filter_map(|(index, raw)| Some((index, table(raw?, &table_key(index), check.faults)?)));
+    let tables: Vec<_> = tables.collect();
+    let routes = check.routes(raw.routes.unwrap_or_default());
+    check.cross(dead_letters.as_ref(), &tables, &routes);
+    Some(Settings {
+        pipeline: pipeline?,
+        cluster,
+        catalog: catalog?,
+        store: store?,
+        ops: ops?,
+        queue: queue?,
+        committer: committer?,
+        dead_letters: dead_letters?,
+        tables: tables.into_iter().map(|(_, table)| table).collect(),
+        routes: routes.into_iter().map(|(_, route)| route).collect(),
+    })
+}
+
+fn dead_letter_key() -> Key {
+    Key::named("dead_letters").child("table")
+}
+
+fn table_key(index: usize) -> Key {
+    Key::named("table").at(index)
+}
+
+fn route_key(index: usize) -> Key {
+    Key::named("route").at(index)
+}
+
+/// The table's name at `key`; a refused one comes with a suggestion that isn't.
+pub(crate) fn table_name(
+    raw: Option<String>,
+    key: &Key,
+    remedy: &str,
+    faults: &mut Faults,
+) -> Option<TableName> {
+    let Some(text) = raw else {
+        faults.missing(key, remedy);
+        return None;
+    };
+    match TableName::try_from(text.as_str()) {
+        Ok(name) => Some(name),
+        Err(error) => {
+            faults.add(key, format_args!("{error}; {}", suggestion(&text)));
+            None
+        }
+    }
+}
+
+/// How to write `text` as a table's name.
+fn suggestion(text: &str) -> String {
+    let parts: Option<Vec<String>> = text.split('.').map(plain_name).collect();
+    match (parts, plain_name(text)) {
+        (Some(parts), Some(one)) if parts.len() > 1 => {
+            format!("write {}, or <namespace>.{one}", parts.join("."))
+        }
+        (_, Some(one)) => format!("write <namespace>.{one}"),
+        (_, None) => "write <namespace>.<table>".to_owned(),
+    }
+}
+
+struct Check<'a> {
+    environment: &'a Environment,
+    faults: &'a mut Faults,
+}
+
+impl Check<'_> {
+    fn required<T>(&mut self, value: Option<T>, key: &Key, remedy: &str) -> Option<T> {
+        if value.is_none() {
+            self.faults.missing(key, remedy);
+        }
+        value
+    }
+
+    fn parsed<R, T, E: Display>(
+        &mut self,
+        raw: Option<R>,
+        key: &Key,
+        parse: impl FnOnce(R) -> Result<T, E>,
+    ) -> Option<T> {
+        parse(raw?).map_err(|problem| self.faults.add(key, problem)).ok()
+    }
+
+    /// A text that must not be empty.
+    fn filled(&mut self, raw: Option<String>, key: &Key, remedy: &str) -> Option<String> {
+        let text = self.required(raw, key, remedy);
+        self.parsed(text, key, |text| {
+            if text.trim().is_empty() { Err(format!("is empty; {remedy}")) } else { Ok(text) }
+        })
+    }
+
+    fn url(&mut self, raw: Option<String>, key: &Key) -> Option<HttpUrl> {
+        self.parsed(raw, key, |text| HttpUrl::parse(&text))
+    }
+
+    fn region(&mut self, raw: Option<String>, key: &Key) -> Option<Region> {
+        let region = raw.or_else(|| self.environment.region());
+        let region =
+            self.required(region, key, "write it as eu-central-1 (AWS_REGION, its default, isn't set)");
+        self.parsed(region, key, Region::parse)
+    }
+
+    fn credentials(&mut self, raw: Option<RawCredentials>, key: &Key) -> Option<CredentialsSettings> {
+        let Some(raw) = raw else { return Some(CredentialsSettings::Default) };
+        let remedy =
+            "give both halves of the key pair, or leave the credentials out to use the function's role";
+        let access_key_id = self.filled(raw.access_key_id, &key.child("access_key_id"), remedy);
+        let secret_key = key.child("secret_access_key");
+        let secret = self.required(raw.secret_access_key, &secret_key, remedy);
+        let secret = self.parsed(secret, &secret_key, |secret| {
+            if secret.expose().is_empty() { Err("is empty; give the secret") } else { Ok(secret) }
+        });
+        let session_token = raw.session_token.filter(|token| !token.expose().is_empty());
+        Some(CredentialsSettings::Static(StaticCredentials {
+            access_key_id: access_key_id?,
+            secret_access_key: secret?,
+            session_token,
+        }))
+    }
+
+    fn catalog(&mut self, raw: RawCatalog, key: &Key) -> Option<CatalogSettings> {
+        let uri =
+            self.required(raw.uri, &key.child("uri"), "give the catalog's base URL; /v1/config is below it");
+        let uri = self.url(uri, &key.child("uri"));
+        let remedy = "say which warehouse; S3 Tables: the table bucket's ARN";
+        let warehouse = self.filled(raw.warehouse, &key.child("warehouse"), remedy);
+        let signed = raw.sign.is_some();
+        let sign = raw.sign.and_then(|sign| self.signing(sign, &key.child("sign")));
+        if !signed && raw.credentials.is_some() {
+            let problem =
+                "are used only to sign; add sign = { name = \"...\", region = \"...\" }, or leave them out";
+            self.faults.add(&key.child("credentials"), problem);
+        }
+        let credentials = self.credentials(raw.credentials, &key.child("credentials"));
+        Some(CatalogSettings { uri: uri?, warehouse: warehouse?, sign, credentials: credentials? })
+    }
+
+    fn signing(&mut self, raw: RawSigning, key: &Key) -> Option<Signing> {
+        let remedy = "give the signing name, such as s3tables or glue";
+        let name = self.required(raw.name, &key.child("name"), remedy);
+        let name = self.parsed(name, &key.child("name"), |name| {
+            if is_lower_label(&name) {
+                Ok(name)
+            } else {
+                Err(format!("{name:?} is no signing name; {remedy}"))
+            }
+        });
+        let region = self.region(raw.region, &key.child("region"));
+        Some(Signing { name: name?, region: region? })
+    }
+
+    fn store(&mut self, raw: RawStore, key: &Key) -> Option<StoreSettings> {
+        let endpoint = self.url(raw.endpoint, &key.child("endpoint"));
+        let region = self.region(raw.region, &key.child("region"));
+        let credentials = self.credentials(raw.credentials, &key.child("credentials"));
+        let path_style = raw.path_style.unwrap_or(false);
+        Some(StoreSettings { endpoint, region: region?, path_style, credentials: credentials? })
+    }
+
+    fn ops(&mut self, raw: RawOps, key: &Key) -> Option<OpsSettings> {
+        let bucket = self.required(raw.bucket, &key.child("bucket"), "name Icefall's own bucket");
+        let bucket = self.parsed(bucket, &key.child("bucket"), |bucket| {
+            let problem = format!("{bucket:?} is no bucket; name one by 3 to 63 of a-z, 0-9, hyphen and dot");
+            if is_bucket(&bucket) { Ok(bucket) } else { Err(problem) }
+        });
+        let prefix = self.parsed(Some(raw.prefix.unwrap_or_default()), &key.child("prefix"), prefix);
+        let RawOps { endpoint, region, path_style, credentials, .. } = raw;
+        let store = self.store(RawStore { endpoint, region, path_style, credentials }, key);
+        Some(OpsSettings { bucket: bucket?, prefix: prefix?, store: store? })
+    }
+
+    fn queue(&mut self, raw: RawQueue, key: &Key) -> Option<QueueSettings> {
+        let url = self.required(raw.url, &key.child("url"), "give the commit queue's URL");
+        let url = self.url(url, &key.child("url"));
+        let endpoint = self.url(raw.endpoint, &key.child("endpoint"));
+        let region = self.region(raw.region, &key.child("region"));
+        let credentials = self.credentials(raw.credentials, &key.child("credentials"));
+        Some(QueueSettings { url: url?, endpoint, region: region?, credentials: credentials? })
+    }
+
+    fn committer(&mut self, raw: RawCommitter, key: &Key) -> Option<CommitterSettings> {
+        let commit_interval = raw.commit_interval.unwrap_or_else(|| "10s".to_owned());
+        let commit_interval = self.parsed(Some(commit_interval), &key.child("commit_interval"), span);
+        let linger = raw.linger.unwrap_or_else(|| "5s".to_owned());
+        let linger = self.parsed(Some(linger), &key.child("linger"), span);
+        let max_messages = Some(raw.max_messages.unwrap_or(1_000));
+        let max_messages = self.parsed(max_messages, &key.child("max_messages"), message_count);
+        let max_bytes = raw.max_bytes.unwrap_or_else(|| "64 MiB".to_owned());
+        let max_bytes = self.parsed(Some(max_bytes), &key.child("max_bytes"), round_size);
+        Some(CommitterSettings {
+            commit_interval: commit_interval?,
+            linger: linger?,
+            max_messages: max_messages?,
+            max_bytes: max_bytes?,
+        })
+    }
+
+    /// The routes that can be read, each with its place in the file.
+    fn routes(&mut self, raw: Vec<Option<RawRoute>>) -> Vec<(usize, Route)> {
+        if raw.is_empty() {
+            self.faults.missing(&Key::named("route"), "add a [[route]] with a topic and its table");
+        }
+        let routes = raw.into_iter().enumerate();
+        routes.filter_map(|(index, raw)| Some((index, self.route(raw?, &route_key(index))?))).collect()
+    }
+
+    fn route(&mut self, raw: RawRoute, key: &Key) -> Option<Route> {
+        let named = raw.topic.as_deref().and_then(plain_name).unwrap_or_else(|| "<table>".to_owned());
+        let topic = self.required(raw.topic, &key.child("topic"), "name the topic");
+        let topic = self.parsed(topic, &key.child("topic"), Topic::try_from);
+        let remedy = format!("name the topic's table, such as <namespace>.{named}");
+        let table = table_name(raw.table, &key.child("table"), &remedy, self.faults);
+        let tombstones = Some(raw.tombstones.unwrap_or_else(|| "dead-letter".to_owned()));
+        let tombstones = self.parsed(tombstones, &key.child("tombstones"), |text| match text.as_str() {
+            "dead-letter" => Ok(Tombstones::DeadLetter),
+            "skip" => Ok(Tombstones::Skip),
+            _ => Err(format!("{text:?} must be \"dead-letter\" or \"skip\"")),
+        });
+        Some(Route { topic: topic?, table: table?, tombstones: tombstones? })
+    }
+
+    /// Holds tables, routes and the dead-letter table against each other.
+    fn cross(
+        &mut self,
+        dead_letters: Option<&TableName>,
+        tables: &[(usize, TableSettings)],
+        routes: &[(usize, Route)],
+    ) {
+        let mut declared = HashMap::new();
+        for (index, table) in tables {
+            let key = table_key(*index).child("name");
+            if let Some(first) = declared.insert(&table.name, index) {
+                self.faults.add(&key, format_args!("{} is declared in table[{first}] already", table.name));
+            }
+            self.refuse_dead_letters(dead_letters, &table.name, &key, "declare no such table");
+        }
+        let mut routed = HashMap::new();
+        for (index, route) in routes {
+            let key = route_key(*index);
+            if let Some(first) = routed.insert(&route.topic, index) {
+                let problem =
+                    format!("{} is routed by route[{first}] already; a topic goes to one table", route.topic);
+                self.faults.add(&key.child("topic"), problem);
+            }
+            self.refuse_dead_letters(dead_letters, &route.table, &key.child("table"), "route to another");
+        }
+    }
+
+    fn refuse_dead_letters(
+        &mut self,
+        dead_letters: Option<&TableName>,
+        name: &TableName,
+        key: &Key,
+        remedy: &str,
+    ) {
+        if dead_letters == Some(name) {
+            self.faults.add(
+                key,
+                format_args!("{name} is the table of dead letters, which Icefall makes itself; {remedy}"),
+            );
+        }
+    }
+}
+
+fn prefix(text: String) -> Result<String, String> {
+    if text.starts_with('/') || text.ends_with('/') {
+        return Err(format!("{text:?} must have no slash at either end; write {:?}", text.trim_matches('/')));
+    }
+    Ok(text)
+}
+
+fn span(text: String) -> Result<Duration, String> {
+    duration(&text).filter(|span| *span <= QUARTER_HOUR).ok_or_else(|| {
+        format!("{text:?} must be 0s to 15m, a function's longest run; write it as 500ms, 10s or 5m")
+    })
+}
+
+fn message_count(count: i64) -> Result<NonZeroU32, String> {
+    let count_in_range = u32::try_from(count).ok().filter(|count| *count <= 100_000);
+    count_in_range.and_then(NonZeroU32::new).ok_or_else(|| format!("{count} must be 1 to 100000"))
+}
+
+fn round_size(text: String) -> Result<ByteSize, String> {
+    ByteSize::parse(&text)
+        .filter(|size| (ByteSize::mib(1)..=ByteSize::mib(1024)).contains(size))
+        .ok_or_else(|| format!("{text:?} must be 1 MiB, the largest message, to 1 GiB; write it as 64 MiB"))
+}
