@@ -9,9 +9,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+mod batches;
 mod error;
+mod sqs;
 
 pub use error::{Operation, QueueError};
+pub use sqs::{SqsConfig, SqsQueue};
 
 /// A message's id: the same at each delivery.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
