@@ -1,0 +1,91 @@
+"""The command line behind `cargo xtask`: up, down, demo, test."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from icefall_local.workspace import Unusable, Workspace
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs one command; its exit code."""
+    signal.signal(signal.SIGTERM, _terminated)
+    options, rest = _parser().parse_known_args(arguments)
+    if rest and options.command != "test":
+        _parser().error(f"unknown arguments: {' '.join(rest)}")
+    try:
+        return _run(options, rest)
+    except KeyboardInterrupt:
+        print("\nstopped", file=sys.stderr)
+        return 130
+    except Unusable as problem:
+        print(f"\nfailed: {problem}", file=sys.stderr)
+        return 1
+
+
+def _terminated(*_: object) -> NoReturn:
+    """SIGTERM ends the command as Ctrl-C does, so that what it started is stopped."""
+    raise KeyboardInterrupt
+
+
+def _run(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    # Imported late: `down` must work, and `--help` be quick, whatever the clients' state.
+    from icefall_local import commands
+
+    workspace = Workspace.here()
+    match options.command:
+        case "up":
+            return commands.up(workspace, options)
+        case "down":
+            return commands.down(workspace)
+        case "demo":
+            return commands.demo(workspace, options)
+        case _:
+            return commands.test(workspace, options, rest)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="cargo xtask", description="Icefall's local run.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    up = commands.add_parser("up", help="start the stack with the main job on it and leave it up")
+    _add_kafka(up)
+    commands.add_parser("down", help="stop the stack that is up")
+    demo = commands.add_parser("demo", help="the main job, end to end, verified by two readers")
+    _add_kafka(demo)
+    demo.add_argument("--records", type=_positive, default=50_000, metavar="N", help="records to produce (50000)")
+    demo.add_argument("--bad", type=_permille, default=10, metavar="PERMILLE", help="bad ones per thousand (10)")
+    demo.add_argument("--rate", type=float, metavar="R", help="records per second; as fast as possible without")
+    demo.add_argument("--keep", action="store_true", help="leave the stack up and say how to query it")
+    demo.add_argument("--json", action="store_true", help="print the figures as one JSON object, as the last line")
+    demo.add_argument(
+        "--sabotage",
+        choices=("drop", "double", "alter", "lose-dead-letter"),
+        help="spoil one record behind the committer's back: the demo must then fail and name it",
+    )
+    demo.add_argument("--seed", type=int, default=7, help="of the generated records (7)")
+    demo.add_argument("--stall", type=float, default=90.0, metavar="SECONDS", help="give up when nothing moves (90)")
+    test = commands.add_parser("test", help="every test, on a stack of its own")
+    test.add_argument("--all", action="store_true", help="also those that take long or need Java")
+    return parser
+
+
+def _add_kafka(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kafka", default="embedded", metavar="embedded|HOST:PORT", help="the broker (embedded)")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def _permille(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= 1_000:
+        raise argparse.ArgumentTypeError("must be between 0 and 1000")
+    return number

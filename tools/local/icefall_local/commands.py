@@ -1,0 +1,105 @@
+"""What the commands do: each puts the modules together and answers with an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from icefall_local import demo as main_job
+from icefall_local import launch
+from icefall_local.querying import how_to_query
+from icefall_local.supervisor import Options, StartFailed
+from icefall_local.terminal import Terminal
+from icefall_local.workspace import Workspace
+
+
+def up(workspace: Workspace, options: argparse.Namespace) -> int:
+    """Starts a stack and leaves it."""
+    terminal = Terminal(sys.stderr)
+    if (already := launch.detached(workspace)) is not None:
+        terminal.failure(f"a stack is up already ({already}): `cargo xtask down` stops it")
+        return 1
+    return _reporting(terminal, lambda: _up(workspace, Options(kafka=options.kafka), terminal))
+
+
+def _up(workspace: Workspace, options: Options, terminal: Terminal) -> int:
+    with launch.Running(workspace, options, terminal.step) as running:
+        running.detach()
+        terminal.say(how_to_query(running.stack))
+    return 0
+
+
+def down(workspace: Workspace) -> int:
+    """Stops the stack that is up. Nothing to stop is no error."""
+    Terminal(sys.stderr).step(launch.down(workspace))
+    return 0
+
+
+def demo(workspace: Workspace, options: argparse.Namespace) -> int:
+    """The main job; see `demo`."""
+    terminal = Terminal(sys.stderr)
+    if options.keep and (already := launch.detached(workspace)) is not None:
+        terminal.failure(f"a stack is up already ({already}): `cargo xtask down` stops it")
+        return 1
+    wanted = main_job.DemoOptions(
+        records=options.records,
+        bad_permille=options.bad,
+        rate=options.rate,
+        keep=options.keep,
+        as_json=options.json,
+        sabotage=options.sabotage,
+        seed=options.seed,
+        stall_s=options.stall,
+        stack=Options(kafka=options.kafka),
+    )
+    return _reporting(terminal, lambda: main_job.run(workspace, wanted, terminal))
+
+
+def test(workspace: Workspace, options: argparse.Namespace, arguments: Sequence[str]) -> int:
+    """All tests on a stack of their own. The stack has the parts and the functions, and no main job."""
+    terminal = Terminal(sys.stderr)
+    return _reporting(terminal, lambda: _test(workspace, options.all, arguments, terminal))
+
+
+def _test(workspace: Workspace, everything: bool, arguments: Sequence[str], terminal: Terminal) -> int:
+    results: list[tuple[str, int, float]] = []
+    with launch.Running(workspace, Options(main_job=False), terminal.step) as running:
+        environment = {**os.environ, "ICEFALL_STACK": str(running.run / "stack.json")}
+        if everything:
+            environment["ICEFALL_TEST_ALL"] = "1"
+        for name, command in _suites(workspace, arguments):
+            terminal.step(name)
+            started = time.monotonic()
+            code = subprocess.run(command, cwd=workspace.repository, env=environment).returncode
+            results.append((name, code, time.monotonic() - started))
+    for name, code, seconds in results:
+        terminal.say(f"  {'passed' if code == 0 else 'FAILED':8}{name} ({seconds:.0f} s)")
+    failed = sum(code != 0 for _, code, _ in results)
+    terminal.say("every suite passed" if not failed else f"{failed} of {len(results)} suites failed")
+    return 1 if failed else 0
+
+
+def _suites(workspace: Workspace, arguments: Sequence[str]) -> list[tuple[str, list[str | Path]]]:
+    """With arguments of `cargo test`, only what they select; else the tools' own tests too."""
+    cargo = os.environ.get("CARGO", "cargo")
+    keep_going = [] if arguments else ["--no-fail-fast"]
+    suites: list[tuple[str, list[str | Path]]] = [
+        ("Rust tests", [cargo, "test", "--workspace", *keep_going, *arguments]),
+    ]
+    if not arguments:
+        tests = workspace.repository / "tools" / "local" / "tests"
+        suites.append(("tests of the local tools", [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests]))
+    return suites
+
+
+def _reporting(terminal: Terminal, work: Callable[[], int]) -> int:
+    try:
+        return work()
+    except StartFailed as problem:
+        terminal.failure(str(problem))
+        return 1

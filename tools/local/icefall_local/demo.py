@@ -1,0 +1,295 @@
+"""The main job, end to end: produce, wait until all is committed, verify by two readers, print the figures.
+
+It succeeds only when both readers find every record produced exactly once, as a row with the right values
+or as a dead letter with the right bytes, and when each part saw its own access key and no other.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from icefall_local import freshness, sabotage
+from icefall_local.clickstream import TABLE
+from icefall_local.expectation import Expectation
+from icefall_local.generator import Generator, Plan
+from icefall_local.launch import Running
+from icefall_local.querying import how_to_query
+from icefall_local.readers import READERS
+from icefall_local.stack import Stack
+from icefall_local.supervisor import Options
+from icefall_local.terminal import Terminal
+from icefall_local.verify import Reading, verify
+from icefall_local.watch import View, Watcher, conflicts, mapping_progress
+from icefall_local.workspace import Workspace
+
+_LOOK_EVERY_S = 0.5
+
+
+class DemoFailed(Exception):
+    """The job did not come to its end; the text is the diagnosis."""
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """The command line of `demo`."""
+
+    records: int = 50_000
+    bad_permille: int = 10
+    rate: float | None = None
+    kafka: str = "embedded"
+    keep: bool = False
+    as_json: bool = False
+    sabotage: str | None = None
+    seed: int = 7
+    stall_s: float = 90.0
+    stack: Options = field(default_factory=Options)
+
+
+def run(workspace: Workspace, options: DemoOptions, terminal: Terminal) -> int:
+    """The whole demo; 0 when all is right."""
+    started = time.monotonic()
+    with Running(workspace, options.stack, terminal.step) as running:
+        terminal.step(f"the stack is up after {time.monotonic() - started:.1f} s; logs in {running.stack.logs}")
+        job = Job(running.stack, options, terminal)
+        try:
+            result = job.run()
+        except DemoFailed as problem:
+            terminal.failure(str(problem))
+            result = None
+        if options.keep:
+            running.detach()
+            terminal.say(how_to_query(running.stack))
+    if result is None:
+        return 1
+    terminal.say(result.summary())
+    if options.as_json:
+        print(json.dumps(result.as_json()), flush=True)
+    return 0 if result.right else 1
+
+
+@dataclass(frozen=True)
+class Result:
+    """All that the demo found."""
+
+    figures: dict[str, Any]
+    readings: list[Reading]
+    problems: list[str]
+    produced_kinds: dict[str, int]
+
+    @property
+    def right(self) -> bool:
+        return not self.problems and all(reading.right for reading in self.readings)
+
+    def worst(self, what: str) -> int:
+        return max((reading.total(what) for reading in self.readings), default=0)
+
+    def as_json(self) -> dict[str, Any]:
+        worst = {what: self.worst(what) for what in ("missing", "duplicates", "altered", "unexpected")}
+        return {**self.figures, **worst, "readers": [reading.reader for reading in self.readings], "ok": self.right}
+
+    def summary(self) -> str:
+        shown = {**self.as_json()}
+        shown["readers"] = ", ".join(shown["readers"])
+        lines = ["", *(f"  {name.replace('_', ' '):32} {_human(value)}" for name, value in shown.items() if name != "ok")]
+        for reading in self.readings:
+            named = [*reading.row_differences.named, *reading.dead_letter_differences.named]
+            lines += [f"  {reading.reader}: {line}" for line in named]
+        lines += [f"  problem: {problem}" for problem in self.problems]
+        lines.append("")
+        lines.append("  every record stands exactly once" if self.right else "  NOT every record stands exactly once: see above")
+        return "\n".join(lines)
+
+
+class Job:
+    """Produce, wait, verify; on a stack that is up."""
+
+    def __init__(self, stack: Stack, options: DemoOptions, terminal: Terminal) -> None:
+        self._stack = stack
+        self._options = options
+        self._terminal = terminal
+        self._watcher = Watcher(stack)
+
+    def run(self) -> Result:
+        started = time.monotonic()
+        expectation, view = self._produce_and_wait()
+        seconds = time.monotonic() - started
+        figures = self._figures(expectation, view, seconds)
+        expectation.save(self._stack.folder / "expected.arrow")
+        if self._options.sabotage:
+            self._spoil(expectation, self._options.sabotage)
+        readings = [self._verified(expectation, reader) for reader in READERS]
+        return Result(figures, readings, self._key_problems(view), expectation.kinds())
+
+    def _produce_and_wait(self) -> tuple[Expectation, View]:
+        options, stop = self._options, threading.Event()
+        plan = Plan(
+            self._stack.kafka_bootstrap,
+            self._stack.topic,
+            options.stack.partitions,
+            options.records,
+            options.bad_permille,
+            options.seed,
+            options.rate,
+        )
+        generator, production = Generator(plan), _Production(stop)
+        production.start(generator)
+        try:
+            view = self._wait(generator, production)
+        finally:
+            stop.set()
+            production.join()
+        return production.expectation(), view
+
+    def _wait(self, generator: Generator, production: _Production) -> View:
+        """Until every record is settled and the queue is empty, or nothing has moved for too long."""
+        last, moved_at, calm = self._watcher.look(), time.monotonic(), 0
+        produced = -1
+        while calm < 2:
+            time.sleep(_LOOK_EVERY_S)
+            view = self._watcher.look()
+            self._show(generator.produced, view)
+            if view.moved_since(last) or generator.produced != produced:
+                moved_at = time.monotonic()
+            last, produced = view, generator.produced
+            self._fail_if_dead(view, production)
+            if time.monotonic() - moved_at > self._options.stall_s:
+                raise DemoFailed(self._diagnosis(view, f"nothing has moved for {self._options.stall_s:.0f} s"))
+            done = production.done and view.settled >= produced and view.queue_empty
+            calm = calm + 1 if done else 0
+        self._terminal.end_progress()
+        return last
+
+    def _show(self, produced: int, view: View) -> None:
+        self._terminal.progress(
+            f"produced {produced:,} · rows {view.rows:,} · dead letters {view.dead_letters:,} · "
+            f"snapshots {view.snapshots} · queue {view.queued}+{view.in_flight}"
+        )
+
+    def _fail_if_dead(self, view: View, production: _Production) -> None:
+        if production.failure is not None:
+            raise DemoFailed(f"producing failed: {production.failure}")
+        if view.status["dead_parts"]:
+            raise DemoFailed(self._diagnosis(view, f"{', '.join(view.status['dead_parts'])} ended by itself"))
+        if not view.status["mapping"]["alive"]:
+            raise DemoFailed(self._diagnosis(view, "the event source mapping ended by itself"))
+
+    def _diagnosis(self, view: View, what: str) -> str:
+        self._terminal.end_progress()
+        lines = [f"{what}: rows {view.rows:,}, dead letters {view.dead_letters:,}, queue {view.queued}+{view.in_flight}"]
+        for name, counts in view.status["functions"].items():
+            lines.append(f"  {name}: {counts['invocations']} invocations, {counts['errors']} errors, {counts['throttles']} throttled")
+            if counts["last_error"]:
+                lines.append(f"    last error at {counts['last_error']['time']} UTC: {counts['last_error']['text']}")
+        progress = mapping_progress(self._stack.folder)
+        lines.append(f"  event source mapping: {progress['batches']} batches, {progress['failures']} failed tries")
+        lines.append(f"  logs: {self._stack.logs}")
+        return "\n".join(lines)
+
+    def _spoil(self, expectation: Expectation, kind: str) -> None:
+        victim = sabotage.choose(expectation, kind)
+        self._terminal.step(f"sabotage ({kind}) of {victim}")
+        sabotage.spoil(self._stack, victim, kind)
+
+    def _verified(self, expectation: Expectation, reader: str) -> Reading:
+        started = time.monotonic()
+        try:
+            reading = verify(self._stack, expectation, reader)
+        except Exception as problem:
+            raise DemoFailed(f"{reader} could not read the tables: {problem!r}") from problem
+        self._terminal.step(
+            f"{reader} read {reading.rows:,} rows and {reading.dead_letters:,} dead letters and compared every value "
+            f"({time.monotonic() - started:.1f} s)"
+        )
+        return reading
+
+    def _figures(self, expectation: Expectation, view: View, seconds: float) -> dict[str, Any]:
+        self._terminal.step("measuring freshness")
+        table = self._watcher.table(TABLE)
+        files = table.inspect.files()["file_size_in_bytes"].to_pylist()
+        fresh = freshness.measure(table, expectation)
+        functions = view.status["functions"]
+        cpu = sum(counts["cpu_seconds"] for counts in functions.values())
+        progress = mapping_progress(self._stack.folder)
+        return {
+            "produced": expectation.records.num_rows,
+            "rows": view.rows,
+            "dead_letters": view.dead_letters,
+            "conflicts": conflicts(self._stack.logs / "committer.log"),
+            "kills": sum(counts["kills"] for counts in functions.values()),
+            "snapshots": view.snapshots,
+            "files": len(files),
+            "bytes": sum(files),
+            "freshness_p50_ms": fresh.p50_ms,
+            "freshness_p99_ms": fresh.p99_ms,
+            "records_per_cpu_second": round(expectation.records.num_rows / cpu) if cpu else None,
+            "writer_cpu_seconds": round(functions["writer"]["cpu_seconds"], 2),
+            "committer_cpu_seconds": round(functions["committer"]["cpu_seconds"], 2),
+            "writer_peak_rss_mib": round(functions["writer"]["peak_rss_mib"]),
+            "committer_peak_rss_mib": round(functions["committer"]["peak_rss_mib"]),
+            "batches": progress["batches"],
+            "function_errors": sum(counts["errors"] for counts in functions.values()),
+            "seconds": round(seconds, 1),
+            "bad_kinds": len(expectation.kinds()),
+            "access_keys": len({key for seen in view.status["keys"].values() for key in seen}),
+        }
+
+    def _key_problems(self, view: View) -> list[str]:
+        """Each part must have seen its own key alone, in its own region."""
+        problems = []
+        for part, seen in view.status["keys"].items():
+            service = getattr(self._stack, part)
+            if set(seen) != {service.access_key_id}:
+                problems.append(f"the {part} saw the access key ids {seen}, not {service.access_key_id} alone")
+            regions = {scope.split("/")[0] for scope in view.status["scopes"][part]}
+            if regions - {service.region}:
+                problems.append(f"requests to the {part} were signed for {sorted(regions)}, not for {service.region}")
+        return problems
+
+
+class _Production:
+    """The generator in a thread of its own."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self.failure: Exception | None = None
+        self._stop = stop
+        self._expectation: Expectation | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self, generator: Generator) -> None:
+        self._thread = threading.Thread(target=self._run, args=(generator,), daemon=True)
+        self._thread.start()
+
+    @property
+    def done(self) -> bool:
+        return self._expectation is not None
+
+    def join(self) -> None:
+        if self._thread is not None:
+            self._thread.join(90)
+
+    def expectation(self) -> Expectation:
+        if self._expectation is None:
+            raise DemoFailed("producing did not end")
+        return self._expectation
+
+    def _run(self, generator: Generator) -> None:
+        try:
+            self._expectation = generator.run(self._stop)
+        except Exception as problem:
+            self.failure = problem
+
+
+def _human(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    return f"{value:,}"
+
+
+def terminal_for(options: DemoOptions) -> Terminal:
+    """Progress goes to standard error, so that the last line of standard output is the JSON alone."""
+    return Terminal(sys.stderr)

@@ -1,0 +1,58 @@
+"""How long records took from being produced to the first snapshot that holds them.
+
+Exact, not estimated: each data file names in its manifest the snapshot that added it, and the event ids in
+the file name the records. Percentiles over all rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.table import Table
+
+from icefall_local.expectation import Expectation
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """Milliseconds; None when there is no row."""
+
+    p50_ms: int | None
+    p99_ms: int | None
+
+
+def measure(table: Table, expectation: Expectation) -> Freshness:
+    """Reads the event ids of every data file, and nothing else of it."""
+    committed = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in table.metadata.snapshots}
+    pieces = []
+    for snapshot, path in _files(table):
+        if snapshot in committed:
+            with table.io.new_input(path).open() as file:
+                ids = pq.read_table(file, columns=["event_id"])["event_id"]
+            pieces.append(pa.table({"event_id": ids, "committed_ms": pa.array([committed[snapshot]] * len(ids), pa.int64())}))
+    return percentiles(pa.concat_tables(pieces), expectation) if pieces else Freshness(None, None)
+
+
+def percentiles(committed: pa.Table, expectation: Expectation) -> Freshness:
+    """`committed` holds, per row, its event id and when its snapshot was made."""
+    produced = expectation.rows().select(["event_id", "produced_ms"])
+    with duckdb.connect() as connection:
+        connection.register("committed", committed)
+        connection.register("produced", produced)
+        p50, p99 = connection.execute(
+            "SELECT quantile_disc(age, 0.5), quantile_disc(age, 0.99) FROM ("
+            " SELECT min(committed_ms) - min(produced_ms) AS age"
+            " FROM committed JOIN produced USING (event_id) GROUP BY event_id)"
+        ).fetchall()[0]
+    return Freshness(p50, p99)
+
+
+def _files(table: Table) -> list[tuple[int, str]]:
+    """The snapshot that added each live data file, and the file."""
+    entries = table.inspect.entries()
+    live = [status != 2 for status in entries["status"].to_pylist()]
+    files = [one["file_path"] for one in entries["data_file"].to_pylist()]
+    return [pair for pair, alive in zip(zip(entries["snapshot_id"].to_pylist(), files), live) if alive]

@@ -1,0 +1,133 @@
+"""Produces the click stream to Kafka, at full speed or at a steady rate, and says what must come of it.
+
+The topic is fresh and the producer idempotent, so a record's offset is its place among those produced to
+its partition; the broker's end offsets are checked against that at the end, lest an expectation be wrong.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from icefall_local.clickstream import HEADER_VARIANTS, Clickstream, Record
+from icefall_local.expectation import Expectation, ExpectationBuilder
+
+_CHUNK = 20_000
+_STEADY_CHUNKS_PER_S = 20
+
+
+class ProduceFailed(Exception):
+    """The broker did not take everything as it should; what is expected is then unknown."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to produce, and where."""
+
+    bootstrap_servers: str
+    topic: str
+    partitions: int
+    records: int
+    bad_permille: int
+    seed: int
+    rate: float | None = None
+    """Records per second; None is as fast as possible."""
+
+
+class Generator:
+    """Runs a plan. `produced` may be read from another thread while it does."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.produced = 0
+        self._plan = plan
+        self._failures: list[str] = []
+        self._producer = Producer(
+            {
+                "bootstrap.servers": plan.bootstrap_servers,
+                "enable.idempotence": True,
+                "linger.ms": 10,
+                "batch.size": 500_000,
+                "compression.type": "lz4",
+                "queue.buffering.max.messages": 200_000,
+                "delivery.report.only.error": True,
+            }
+        )
+
+    def run(self, stop: threading.Event) -> Expectation:
+        """Produces everything, unless told to stop; returns when the broker has it all."""
+        plan = self._plan
+        stream = Clickstream(plan.seed, plan.bad_permille, plan.partitions)
+        built = ExpectationBuilder(plan.topic, plan.partitions)
+        chunk = _CHUNK if plan.rate is None else max(1, int(plan.rate / _STEADY_CHUNKS_PER_S))
+        started = time.monotonic()
+        while self.produced < plan.records and not stop.is_set():
+            records = stream.take(min(chunk, plan.records - self.produced))
+            built.add(records, [self._produce(record) for record in records])
+            self.produced += len(records)
+            if plan.rate is not None:
+                self._producer.poll(0)
+                stop.wait(max(0.0, started + self.produced / plan.rate - time.monotonic()))
+        self._flush()
+        self._check(built.next_offsets)
+        return built.build()
+
+    def _produce(self, record: Record) -> int:
+        """Hands one record to the client; answers its timestamp."""
+        while True:
+            now = time.time_ns() // 1_000_000
+            try:
+                self._producer.produce(
+                    self._plan.topic,
+                    value=record.value,
+                    key=record.key,
+                    partition=record.partition,
+                    headers=HEADER_VARIANTS[record.headers_variant],
+                    timestamp=now,
+                    on_delivery=self._on_failure,
+                )
+                return now
+            except BufferError:
+                self._producer.poll(0.05)
+
+    def _on_failure(self, error: KafkaError | None, _message: object) -> None:
+        if error is not None:
+            self._failures.append(str(error))
+
+    def _flush(self) -> None:
+        left = self._producer.flush(60)
+        if left or self._failures:
+            raise ProduceFailed(f"{left} records were not taken by the broker in time; {self._failures[:3]}")
+
+    def _check(self, expected: list[int]) -> None:
+        found = end_offsets(self._plan.bootstrap_servers, self._plan.topic, self._plan.partitions)
+        if found != expected:
+            raise ProduceFailed(f"the broker's end offsets are {found}, but {expected} records were produced")
+
+
+def create_topic(bootstrap_servers: str, topic: str, partitions: int) -> bool:
+    """Creates the topic; false when there is one of that name."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    future = admin.create_topics([NewTopic(topic, partitions, 1)])[topic]
+    try:
+        future.result(30)
+    except KafkaException as problem:
+        if problem.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return False
+        raise
+    return True
+
+
+def end_offsets(bootstrap_servers: str, topic: str, partitions: int) -> list[int]:
+    """Per partition, the offset that the next record would get."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "icefall-end-offsets"})
+    try:
+        return [
+            int(consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)[1])
+            for partition in range(partitions)
+        ]
+    finally:
+        consumer.close()

@@ -1,0 +1,142 @@
+"""The event source mapping as a process of its own: consumers, connections to the Invoke API, a state file.
+
+It is apart from the supervisor because encoding a hundred thousand records a second keeps a Python process
+busy, and the proxies and the Lambda host beside it must not wait for that.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from icefall_local.event_source_mapping import Invoke, MappingConfig, Poller
+from icefall_local.kafka_event import Message
+
+_PATIENCE_S = 1_000.0
+"""Longer than any function may run."""
+
+
+class KafkaSource:
+    """Some partitions of a topic, consumed under the mapping's group without its rebalancing."""
+
+    def __init__(self, config: MappingConfig, partitions: Sequence[int]) -> None:
+        self._topic = config.topic
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": config.bootstrap_servers,
+                "group.id": config.consumer_group,
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": config.isolation_level,
+                "fetch.wait.max.ms": 50,
+                "queued.max.messages.kbytes": 32_768,
+            }
+        )
+        wanted = [TopicPartition(config.topic, partition) for partition in partitions]
+        for one in (held := self._consumer.committed(wanted, timeout=30)):
+            if one.offset < 0:
+                one.offset = -2  # The earliest: trim horizon.
+        self._consumer.assign(held)
+
+    def poll(self, at_most: int, seconds: float) -> list[Message]:
+        messages = []
+        for message in self._consumer.consume(max(1, at_most), timeout=max(0.0, seconds)):
+            if (error := message.error()) is None:
+                messages.append(message)
+            elif error.code() != KafkaError._PARTITION_EOF and error.fatal():
+                raise KafkaException(error)
+        return messages
+
+    def commit(self, next_offsets: Mapping[int, int]) -> None:
+        offsets = [TopicPartition(self._topic, partition, offset) for partition, offset in next_offsets.items()]
+        for one in self._consumer.commit(offsets=offsets, asynchronous=False):
+            if one.error is not None:
+                raise KafkaException(one.error)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def partitions_of(config: MappingConfig) -> list[int]:
+    consumer = Consumer({"bootstrap.servers": config.bootstrap_servers, "group.id": config.consumer_group})
+    try:
+        return sorted(consumer.list_topics(config.topic, timeout=30).topics[config.topic].partitions)
+    finally:
+        consumer.close()
+
+
+def invoker(endpoint: str, function: str) -> Invoke:
+    """Invokes over one kept connection."""
+    address = urlsplit(endpoint)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=_PATIENCE_S)
+
+    def invoke(payload: bytes) -> str | None:
+        try:
+            connection.request("POST", f"/2015-03-31/functions/{function}/invocations", payload)
+            response = connection.getresponse()
+            body = response.read()
+        except (OSError, http.client.HTTPException) as problem:
+            connection.close()
+            return f"the Invoke API did not answer: {problem}"
+        if response.status == 200 and response.getheader("X-Amz-Function-Error") is None:
+            return None
+        return f"{response.status}: {body[:2_000].decode(errors='replace')}"
+
+    return invoke
+
+
+def run(config: MappingConfig, endpoint: str, state: Path, stop: threading.Event) -> None:
+    """Runs all pollers until `stop`; writes their progress to `state` twice a second."""
+    partitions = partitions_of(config)
+    shares = [partitions[first :: config.pollers] for first in range(config.pollers)]
+    sources = [KafkaSource(config, share) for share in shares if share]
+    pollers = [Poller(config, source, invoker(endpoint, config.function), stop) for source in sources]
+    threads = [threading.Thread(target=_guarded, args=(poller, stop), daemon=True) for poller in pollers]
+    for thread in threads:
+        thread.start()
+    while not stop.wait(0.5):
+        _write_state(state, pollers)
+    for thread in threads:
+        thread.join(5.0)
+    _write_state(state, pollers)
+
+
+def _guarded(poller: Poller, stop: threading.Event) -> None:
+    """A poller that can't go on ends the whole process: silence would look like an empty topic."""
+    try:
+        poller.run()
+    except Exception as problem:
+        poller.progress.last_error = f"the poller stopped: {problem!r}"
+        print(poller.progress.last_error, file=sys.stderr, flush=True)
+        stop.set()
+
+
+def _write_state(state: Path, pollers: Sequence[Poller]) -> None:
+    scratch = state.with_suffix(".new")
+    scratch.write_text(json.dumps([asdict(poller.progress) for poller in pollers]))
+    os.replace(scratch, state)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """`CONFIG.json ENDPOINT STATE.json`"""
+    config = MappingConfig(**json.loads(Path(arguments[0]).read_text()))
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, lambda *_: stop.set())
+    run(config, arguments[1], Path(arguments[2]), stop)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,109 @@
+"""The real parts: how each server is started on given ports and how it says that it is ready.
+
+Everything that is particular to one server's command line stands here, so that another broker or catalog
+is one function more. All of them listen on 127.0.0.1 alone and keep their data in the run's folder.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from icefall_local.credentials import Credentials
+from icefall_local.ports import LOOPBACK, Ports
+from icefall_local.processes import Part
+from icefall_local.workspace import Workspace
+
+TABLE_BUCKET = "lake"
+OPS_BUCKET = "icefall-ops"
+READY_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Lakehouse:
+    """SeaweedFS: object store and Iceberg REST catalog of one process."""
+
+    part: Part
+    s3_port: int
+    catalog_port: int
+
+
+def start_lakehouse(workspace: Workspace, run: Path, ports: Ports, credentials: Credentials) -> Lakehouse:
+    """Starts SeaweedFS with both buckets and with identities that can do their own part's work only."""
+    data, logs, identities = run / "seaweedfs", run / "log" / "seaweedfs", run / "identities.json"
+    data.mkdir()
+    logs.mkdir()
+    identities.write_text(json.dumps(_identities(credentials), indent=1))
+    s3_port, catalog_port = ports.free(), ports.free()
+    command = [
+        workspace.program("weed"), f"-logdir={logs}", "mini", f"-dir={data}", f"-ip={LOOPBACK}", f"-ip.bind={LOOPBACK}",
+        f"-master.port={ports.free()}", f"-volume.port={ports.free()}", f"-filer.port={ports.free()}",
+        f"-s3.port={s3_port}", f"-s3.port.iceberg={catalog_port}", "-s3.port.lance=0", f"-s3.config={identities}",
+        f"-admin.port={ports.free()}", "-admin.ui=false", "-webdav=false", "-master.telemetry=false",
+        "-master.volumeSizeLimitMB=64", "-volume.preStopSeconds=0", "-s3.autoCreateBucket=false",
+        f"-tableBucket={TABLE_BUCKET}", f"-bucket={OPS_BUCKET}",
+    ]  # fmt: skip
+    log = run / "log" / "seaweedfs.log"
+    part = Part.start("SeaweedFS", command, log, {"GOMEMLIMIT": "1500MiB"})
+    part.wait_until(lambda: b"All enabled components are running" in log.read_bytes(), READY_SECONDS)
+    return Lakehouse(part, s3_port, catalog_port)
+
+
+def _identities(credentials: Credentials) -> dict[str, object]:
+    """The catalog's key may not touch objects, the store's may not touch the catalog nor the ops bucket."""
+    allowed = {
+        "catalog": (credentials.catalog, ["s3tables:*"]),
+        "store": (credentials.store, [f"{verb}:{TABLE_BUCKET}" for verb in ("Read", "Write", "List")]),
+        "ops": (credentials.ops, [f"{verb}:{OPS_BUCKET}" for verb in ("Read", "Write", "List")]),
+        "reader": (credentials.reader, ["Admin", "Read", "Write", "List", "Tagging"]),
+    }
+    return {
+        "identities": [
+            {
+                "name": name,
+                "credentials": [{"accessKey": key.access_key_id, "secretKey": key.secret_access_key}],
+                "actions": actions,
+            }
+            for name, (key, actions) in allowed.items()
+        ]
+    }
+
+
+def start_queue_server(workspace: Workspace, run: Path, ports: Ports) -> tuple[Part, int]:
+    """Starts ministack for SQS alone; it accepts any credentials and keeps queues per region."""
+    port, scratch = ports.free(), run / "queue"
+    scratch.mkdir()
+    environment = {
+        "GATEWAY_PORT": str(port),
+        "BIND_HOST": LOOPBACK,
+        "SERVICES": "sqs",
+        "LOG_LEVEL": "WARNING",
+        "TMPDIR": str(scratch),
+    }
+    command = [workspace.queue_python(), "-m", "ministack"]
+    part = Part.start("the SQS server", command, run / "log" / "queue.log", environment)
+    part.wait_until(lambda: accepts(LOOPBACK, port), READY_SECONDS)
+    return part, port
+
+
+def start_broker(workspace: Workspace, run: Path, ports: Ports) -> tuple[Part, int]:
+    """Starts the embedded Kafka broker."""
+    port = ports.free()
+    command = [
+        workspace.program("noida-db"), "start", "--data-dir", run / "kafka", "--host", LOOPBACK,
+        "--only", "kafka", "--kafka-port", str(port),
+    ]  # fmt: skip
+    part = Part.start("the Kafka broker", command, run / "log" / "kafka.log", {})
+    part.wait_until(lambda: accepts(LOOPBACK, port), READY_SECONDS)
+    return part, port
+
+
+def accepts(host: str, port: int) -> bool:
+    """Whether something accepts connections there."""
+    try:
+        socket.create_connection((host, port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True

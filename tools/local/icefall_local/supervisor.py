@@ -1,0 +1,312 @@
+"""Owns everything that is up: starts it in order, answers for it, and stops it when its lease ends.
+
+It is a process of its own, so that a stack can outlive the command that started it. Its standard input is
+the lease: as long as the other end is open the stack is up; when that closes, be it by `kill -9` of the
+command, the stack stops, unless the word `detach` came first. Standard output carries lines for the
+starting command until the stack is ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+from icefall_local import clickstream, parts, scheduler, settings_file
+from icefall_local.credentials import Credentials
+from icefall_local.event_source_mapping import MappingConfig
+from icefall_local.execution_environment import FunctionConfig
+from icefall_local.generator import create_topic
+from icefall_local.http1 import Request, Response, port_of, serve
+from icefall_local.keys_proxy import KeysProxy
+from icefall_local.lambda_host import LambdaHost
+from icefall_local.ports import LOOPBACK, Ports
+from icefall_local.processes import Part
+from icefall_local.stack import Service, Stack
+from icefall_local.workspace import Workspace
+
+READY, FAILED = "READY ", "FAILED "
+"""How the last line to the starting command begins; a path or the reason follows."""
+
+QUEUE = "icefall-commits"
+REGIONS = {"catalog": "us-east-1", "store": "eu-west-1", "ops": "eu-central-1", "queue": "ap-southeast-2"}
+"""One for each part: a function that signs for one part with another's region is found out."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is to be up."""
+
+    kafka: str = "embedded"
+    """Or HOST:PORT of a broker that is there already."""
+    main_job: bool = True
+    """With tables, topic, event source mapping and scheduler; without, the parts and the functions alone."""
+    partitions: int = 4
+    pollers: int = 2
+    batch_size: int = 10_000
+    window_s: float = 0.5
+    schedule_s: float = 2.0
+    commit_interval: str = "2s"
+    linger: str = "2s"
+    functions: str = ""
+    """A folder with the programs `writer` and `committer`; the built ones without."""
+
+
+class StartFailed(Exception):
+    """The stack can't be used; the text says why and where to look."""
+
+
+class Supervisor:
+    """All that is up in one run."""
+
+    def __init__(self, workspace: Workspace, run: Path, options: Options, say: Callable[[str], None]) -> None:
+        self.stopping = asyncio.Event()
+        self._workspace = workspace
+        self._run = run
+        self._options = options
+        self._say = say
+        self._ports = Ports()
+        self._parts: list[Part] = []
+        self._proxies: list[KeysProxy] = []
+        self._server: asyncio.Server | None = None
+        self._host = LambdaHost(run / "log")
+        self._tasks: list[asyncio.Task[None]] = []
+        self._mapping: Part | None = None
+        self._chance = random.Random(0)
+
+    async def start(self) -> Stack:
+        """Starts everything; the stack is written to `stack.json` when it is ready."""
+        stack = await self._start_parts()
+        Path(stack.settings).write_text(
+            settings_file.render(stack, commit_interval=self._options.commit_interval, linger=self._options.linger)
+        )
+        Path(stack.settings).chmod(0o600)
+        self._create_functions(stack)
+        if self._options.main_job:
+            await self._start_main_job(stack)
+        stack.write(self._run / "stack.json")
+        return stack
+
+    async def stop(self) -> None:
+        """Stops everything, in the order in which it depends on each other."""
+        for task in self._tasks:
+            task.cancel()
+        if self._mapping is not None:
+            await asyncio.to_thread(self._mapping.stop)
+        await self._host.stop()
+        for proxy in self._proxies:
+            proxy.stop()
+        if self._server is not None:
+            self._server.close()
+        await asyncio.gather(*(asyncio.to_thread(part.stop) for part in self._parts))
+
+    async def _start_parts(self) -> Stack:
+        options, run, keys = self._options, self._run, Credentials.random()
+        self._say("starting the object store and the Iceberg catalog (SeaweedFS)")
+        lakehouse = parts.start_lakehouse(self._workspace, run, self._ports, keys)
+        self._parts.append(lakehouse.part)
+        self._say("starting the queue (SQS)")
+        queue_part, queue_port = parts.start_queue_server(self._workspace, run, self._ports)
+        self._parts.append(queue_part)
+        bootstrap = self._start_kafka()
+        services = {
+            "catalog": await self._service("catalog", lakehouse.catalog_port, keys),
+            "store": await self._service("store", lakehouse.s3_port, keys),
+            "ops": await self._service("ops", lakehouse.s3_port, keys),
+            "queue": await self._service("queue", queue_port, keys),
+        }
+        direct_url = _create_queue(services["queue"])
+        self._server = await serve(self._answer, self._ports.free())
+        return Stack(
+            run=str(run),
+            supervisor_pid=os.getpid(),
+            warehouse=f"s3://{parts.TABLE_BUCKET}",
+            table_bucket=parts.TABLE_BUCKET,
+            ops_bucket=parts.OPS_BUCKET,
+            queue_url=direct_url.replace(services["queue"].direct_endpoint, services["queue"].endpoint),
+            direct_queue_url=direct_url,
+            reader=keys.reader,
+            kafka_bootstrap=bootstrap,
+            kafka_cluster="local",
+            topic=self._topic(bootstrap),
+            lambda_endpoint=f"http://{LOOPBACK}:{port_of(self._server)}",
+            settings=str(run / "icefall.toml"),
+            **services,
+        )
+
+    def _start_kafka(self) -> str:
+        if self._options.kafka != "embedded":
+            host, _, port = self._options.kafka.rpartition(":")
+            if not port.isdigit() or not parts.accepts(host, int(port)):
+                raise StartFailed(f"nothing accepts connections at --kafka {self._options.kafka}")
+            return self._options.kafka
+        self._say("starting the Kafka broker")
+        part, port = parts.start_broker(self._workspace, self._run, self._ports)
+        self._parts.append(part)
+        return f"{LOOPBACK}:{port}"
+
+    def _topic(self, bootstrap: str) -> str:
+        """Creates the topic. On a broker that isn't ours the usual name may be taken: then one of this run's."""
+        for topic in (clickstream.TOPIC, f"{clickstream.TOPIC}-{self._run.name}"):
+            if not self._options.main_job or create_topic(bootstrap, topic, self._options.partitions):
+                return topic
+        raise StartFailed("the broker has topics of both names that this run could use")
+
+    async def _service(self, part: str, port: int, keys: Credentials) -> Service:
+        proxy = KeysProxy(part, port)
+        self._proxies.append(proxy)
+        endpoint = f"http://{LOOPBACK}:{await proxy.start(self._ports.free())}"
+        return Service.of(endpoint, f"http://{LOOPBACK}:{port}", REGIONS[part], getattr(keys, part))
+
+    def _create_functions(self, stack: Stack) -> None:
+        """Writer and committer, if they are built. Both get the settings' path and no AWS keys at all."""
+        environment = {"ICEFALL_SETTINGS": stack.settings}
+        sizes = {
+            "writer": {"memory_mib": 1024, "timeout_s": 60.0, "concurrency": 10},
+            "committer": {"memory_mib": 512, "timeout_s": 60.0, "concurrency": 1, "event_age_s": self._options.schedule_s},
+        }
+        for name, size in sizes.items():
+            bootstrap = self._workspace.function(name, self._options.functions)
+            self._host.create(FunctionConfig(name, bootstrap, environment, **size))
+
+    async def _start_main_job(self, stack: Stack) -> None:
+        committer = self._host.function("committer")
+        assert committer is not None
+        self._say("creating the tables (one run of the committer)")
+        outcome = await committer.invoke(scheduler.scheduled_event(committer.config.region))
+        if outcome.error:
+            text = outcome.payload.decode(errors="replace")
+            raise StartFailed(f"the committer could not create the tables: {text}\n  its log: {stack.logs}/committer.log")
+        self._say("starting the event source mapping and the scheduler")
+        self._start_mapping(stack)
+        self._tasks.append(asyncio.ensure_future(scheduler.run(committer, self._options.schedule_s)))
+
+    def _start_mapping(self, stack: Stack) -> None:
+        config = MappingConfig(
+            topic=stack.topic,
+            function="writer",
+            bootstrap_servers=stack.kafka_bootstrap,
+            consumer_group=f"icefall-{self._run.name}",
+            batch_size=self._options.batch_size,
+            window_s=self._options.window_s,
+            pollers=min(self._options.pollers, self._options.partitions),
+        )
+        described = self._run / "mapping.json"
+        described.write_text(json.dumps(asdict(config)))
+        command = [
+            sys.executable, "-m", "icefall_local.mapping_process", described, stack.lambda_endpoint, self._run / "mapping-state.json",
+        ]  # fmt: skip
+        environment = {"PYTHONPATH": str(Path(__file__).parents[1])}
+        self._mapping = Part.start("the event source mapping", command, stack.logs / "mapping.log", environment)
+
+    async def _answer(self, request: Request) -> Response:
+        """The Invoke API, and below `/local/` what the run itself wants to know or have done."""
+        if not request.path.startswith("/local/"):
+            return await self._host.handle(request)
+        match (request.method, *request.path.removeprefix("/local/").split("/")):
+            case ("GET", "status"):
+                return Response.of_json(self._status())
+            case ("PUT", "functions", name):
+                wanted = request.json()
+                self._host.create(FunctionConfig(**{**wanted, "name": name, "bootstrap": Path(wanted["bootstrap"])}))
+                return Response.of_json({"created": name})
+            case ("POST", "functions", name, "kill"):
+                function = self._host.function(name)
+                return Response.of_json({"killed": function is not None and function.kill_one(self._chance)})
+        return Response.of_json({"message": f"there is no {request.method} {request.path}"}, 404)
+
+    def _status(self) -> dict[str, Any]:
+        mapping = {"alive": self._mapping is not None and self._mapping.process.poll() is None}
+        dead = [part.name for part in self._parts if part.process.poll() is not None]
+        return {
+            "functions": self._host.status(),
+            "keys": {proxy.part: dict(proxy.keys) for proxy in self._proxies},
+            "scopes": {proxy.part: dict(proxy.scopes) for proxy in self._proxies},
+            "mapping": mapping,
+            "dead_parts": dead,
+        }
+
+
+def _create_queue(queue: Service) -> str:
+    client = boto3.client(
+        "sqs",
+        endpoint_url=queue.direct_endpoint,
+        region_name=queue.region,
+        aws_access_key_id=queue.access_key_id,
+        aws_secret_access_key=queue.secret_access_key,
+        config=Config(retries={"max_attempts": 5}),
+    )
+    attributes = {"VisibilityTimeout": "120", "MaximumMessageSize": "1048576", "MessageRetentionPeriod": "1209600"}
+    return str(client.create_queue(QueueName=QUEUE, Attributes=attributes)["QueueUrl"])
+
+
+class _Lease(asyncio.Protocol):
+    """Standard input: its end ends the stack, unless `detach` was said."""
+
+    def __init__(self, stopping: asyncio.Event) -> None:
+        self._stopping = stopping
+        self._said = b""
+
+    def data_received(self, data: bytes) -> None:
+        self._said += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if b"detach" not in self._said:
+            self._stopping.set()
+
+
+async def supervise(workspace: Workspace, run: Path, options: Options) -> int:
+    """Starts, reports, waits, stops."""
+    loop = asyncio.get_running_loop()
+    supervisor = Supervisor(workspace, run, options, _tell)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, supervisor.stopping.set)
+    await loop.connect_read_pipe(lambda: _Lease(supervisor.stopping), sys.stdin)
+    (run / "log").mkdir()
+    (run / "supervisor.pid").write_text(str(os.getpid()))
+    try:
+        starting = asyncio.ensure_future(supervisor.start())
+        stopped = asyncio.ensure_future(supervisor.stopping.wait())
+        await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            _tell(f"{READY}{run / 'stack.json'}")
+            await stopped
+        else:
+            starting.cancel()
+        return 0
+    except Exception as problem:
+        (run / "log" / "supervisor.txt").write_text(traceback.format_exc())
+        _tell(FAILED + str(problem).replace("\n", "\r"))
+        return 1
+    finally:
+        await supervisor.stop()
+        (run / "supervisor.pid").unlink(missing_ok=True)
+
+
+def _tell(line: str) -> None:
+    try:
+        print(line, flush=True)
+    except OSError:
+        pass  # The command that started us is gone; the lease says what that means.
+
+
+def main(arguments: Sequence[str]) -> int:
+    """`RUN OPTIONS-as-JSON`"""
+    options = Options(**json.loads(arguments[1]))
+    return asyncio.run(supervise(Workspace.here(), Path(arguments[0]), options))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
