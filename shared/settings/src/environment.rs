@@ -192,8 +192,7 @@ mod tests {
 
     #[test]
     fn the_default_is_a_file_beside_the_binary() {
-        let mut environment = Environment::default();
-        environment.home = "/var/task".into();
+        let environment = Environment { home: "/var/task".into(), ..Environment::default() };
         assert_eq!(environment.location(), Ok(Location::Path("/var/task/icefall.toml".into())));
     }
 

@@ -115,7 +115,7 @@ section! {
     /// `ICEFALL__STORE__CREDENTIALS__SECRET_ACCESS_KEY`.
     "secret_access_key" => secret_access_key: Secret,
     /// The session's token. Only for temporary keys, which end with it: a function that outlives them
-    /// is denied.
+    /// is denied. Empty counts as absent.
     "session_token" => session_token: Secret,
 }
 

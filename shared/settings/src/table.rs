@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use iceberg::spec::{PrimitiveType, Schema, UnboundPartitionSpec};
-use icefall_manifest::Branch;
+use icefall_manifest::{Branch, TableName};
 
 use crate::fault::{Faults, Key};
 use crate::partition::PartitionField;
 use crate::raw::{RawColumn, RawTable};
 use crate::settings::TableSettings;
 use crate::types::{Column, ColumnType, FieldIds, check_name, repeated_name, to_iceberg_fields};
-use crate::validate::table_name;
 
 const FORMAT_VERSION: &str = "format-version";
 
@@ -22,9 +21,13 @@ pub(crate) struct Definition {
     pub(crate) partition_spec: UnboundPartitionSpec,
 }
 
-/// The table that stands at `key`.
-pub(crate) fn table(raw: RawTable, key: &Key, faults: &mut Faults) -> Option<TableSettings> {
-    let name = table_name(raw.name, &key.child("name"), "name it as namespace.table", faults);
+/// The table `name` that stands at `key`.
+pub(crate) fn table(
+    name: Option<TableName>,
+    raw: RawTable,
+    key: &Key,
+    faults: &mut Faults,
+) -> Option<TableSettings> {
     let branch = branch(raw.branch, &key.child("branch"), faults);
     let partition_by = partition_fields(raw.partition_by, &key.child("partition_by"), faults);
     let properties = raw.properties.unwrap_or_default();
@@ -177,10 +180,15 @@ fn define(
     let fields = to_iceberg_fields(columns, &mut FieldIds::default());
     let built = Schema::builder().with_fields(fields).build();
     let schema = built.map_err(|error| faults.add(&key.child("columns"), error.message())).ok()?;
+    let sources = partition_by.iter().map(|(key, field)| {
+        let id = source_id(&schema, columns, field).map_err(|problem| faults.add(key, problem)).ok()?;
+        Some((key, id, field))
+    });
+    let sources: Vec<_> = sources.collect();
     let mut spec = UnboundPartitionSpec::builder();
-    for (key, field) in partition_by {
-        let source = source_id(&schema, columns, field).map_err(|problem| faults.add(key, problem)).ok()?;
-        let added = spec.add_partition_field(source, field.name(), field.transform);
+    for source in sources {
+        let (key, id, field) = source?;
+        let added = spec.add_partition_field(id, field.name(), field.transform);
         spec = added.map_err(|error| faults.add(key, error.message())).ok()?;
     }
     let partition_spec = spec.build();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use iceberg::spec::Transform;
-use icefall_manifest::{TableName, Topic};
+use icefall_manifest::{ClusterName, TableName, Topic};
 
 use super::*;
 
@@ -103,7 +103,7 @@ fn fault(text: &str) -> String {
 #[test]
 fn the_full_file_means_what_it_says() {
     let settings = Settings::parse(FULL, &Environment::default()).expect("sound settings");
-    assert_eq!(settings.cluster.as_ref().map(|name| name.as_str()), Some("local"));
+    assert_eq!(settings.cluster.as_ref().map(ClusterName::as_str), Some("local"));
     assert_eq!(settings.catalog.uri.as_str(), "http://127.0.0.1:21181");
     assert_eq!(settings.catalog.sign.as_ref().map(|sign| sign.name.as_str()), Some("s3tables"));
     assert!(settings.store.path_style);
@@ -288,7 +288,17 @@ fn a_topic_goes_to_one_table_and_a_table_may_take_several_topics() {
     let second = "[[route]]\ntopic = 'TOPIC'\ntable = 'shop.orders'\n";
     assert!(parse(&format!("{LEAST}{}", second.replace("TOPIC", "returns"))).is_ok());
     let line = fault(&format!("{LEAST}{}", second.replace("TOPIC", "orders")));
-    assert_eq!(line, "route[1].topic: orders is routed by route[0] already; a topic goes to one table");
+    assert_eq!(line, "route[1].topic: orders is routed by route[0].topic already; a topic goes to one table");
+}
+
+#[test]
+fn names_are_held_against_each_other_whatever_else_is_wrong() {
+    let text = format!("{LEAST}[[route]]\ntopic = 'orders'\ntable = 'shop.orders'\ntombstones = 'drop'\n");
+    let error = parse(&text).expect_err("two faults");
+    let keys: Vec<_> = error.faults().iter().map(|fault| fault.key.as_str()).collect();
+    assert_eq!(keys, ["route[1].tombstones", "route[1].topic"]);
+    let error = parse(&partitioned("'hour(ts)', 'hour(when)', 'l'")).expect_err("three faults");
+    assert_eq!(error.faults().len(), 3, "{error}");
 }
 
 #[test]
@@ -296,7 +306,7 @@ fn tables_are_declared_once_and_dead_letters_stay_apart() {
     let table = "[[table]]\nname = 'shop.orders'\n";
     assert_eq!(
         fault(&format!("{LEAST}{table}{table}")),
-        "table[1].name: shop.orders is declared in table[0] already"
+        "table[1].name: shop.orders is declared by table[0].name already; declare it once"
     );
     let line = fault(&LEAST.replace("shop.orders", "icefall.dead_letters"));
     assert!(line.starts_with("route[0].table: icefall.dead_letters is the table of dead letters"), "{line}");

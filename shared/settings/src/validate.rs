@@ -5,7 +5,9 @@
 //! against each other.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt::Display;
+use std::hash::Hash;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -16,6 +18,7 @@ use crate::environment::Environment;
 use crate::fault::{Faults, Key};
 use crate::raw::{
     RawCatalog, RawCommitter, RawCredentials, RawOps, RawQueue, RawRoute, RawSettings, RawSigning, RawStore,
+    RawTable,
 };
 use crate::settings::{
     CatalogSettings, CommitterSettings, OpsSettings, QueueSettings, Route, Settings, Signing, StoreSettings,
@@ -25,11 +28,12 @@ use crate::table::table;
 use crate::values::{ByteSize, HttpUrl, Region, duration, is_bucket, is_lower_label, plain_name};
 
 const DEAD_LETTERS: &str = "icefall.dead_letters";
-const QUARTER_HOUR: Duration = Duration::from_secs(900);
+const QUARTER_HOUR: Duration = Duration::from_mins(15);
 
 /// The settings that `raw` means.
 pub(crate) fn settings(raw: RawSettings, environment: &Environment, faults: &mut Faults) -> Option<Settings> {
-    let mut check = Check { environment, faults };
+    let mut check =
+        Check { environment, faults, declared: Vec::new(), topics: Vec::new(), targets: Vec::new() };
     let pipeline = check.required(raw.pipeline, &Key::named("pipeline"), "give the pipeline an id");
     let pipeline = check.parsed(pipeline, &Key::named("pipeline"), PipelineId::try_from);
     let cluster = raw.kafka.unwrap_or_default().cluster;
@@ -38,15 +42,12 @@ pub(crate) fn settings(raw: RawSettings, environment: &Environment, faults: &mut
     let store = check.store(raw.store.unwrap_or_default(), &Key::named("store"));
     let ops = check.ops(raw.ops.unwrap_or_default(), &Key::named("ops"));
     let queue = check.queue(raw.queue.unwrap_or_default(), &Key::named("queue"));
-    let committer = check.committer(raw.committer.unwrap_or_default(), &Key::named("committer"));
+    let committer = check.committer(&raw.committer.unwrap_or_default(), &Key::named("committer"));
     let dead_letters = raw.dead_letters.unwrap_or_default().table.unwrap_or_else(|| DEAD_LETTERS.to_owned());
     let dead_letters = table_name(Some(dead_letters), &dead_letter_key(), "", check.faults);
-    let tables = raw.tables.unwrap_or_default().into_iter().enumerate();
-    let tables =
-        tables.filter_map(|(index, raw)| Some((index, table(raw?, &table_key(index), check.faults)?)));
-    let tables: Vec<_> = tables.collect();
+    let tables = check.tables(raw.tables.unwrap_or_default());
     let routes = check.routes(raw.routes.unwrap_or_default());
-    check.cross(dead_letters.as_ref(), &tables, &routes);
+    check.cross(dead_letters.as_ref());
     Some(Settings {
         pipeline: pipeline?,
         cluster,
@@ -56,21 +57,13 @@ pub(crate) fn settings(raw: RawSettings, environment: &Environment, faults: &mut
         queue: queue?,
         committer: committer?,
         dead_letters: dead_letters?,
-        tables: tables.into_iter().map(|(_, table)| table).collect(),
-        routes: routes.into_iter().map(|(_, route)| route).collect(),
+        tables,
+        routes,
     })
 }
 
 fn dead_letter_key() -> Key {
     Key::named("dead_letters").child("table")
-}
-
-fn table_key(index: usize) -> Key {
-    Key::named("table").at(index)
-}
-
-fn route_key(index: usize) -> Key {
-    Key::named("route").at(index)
 }
 
 /// The table's name at `key`; a refused one comes with a suggestion that isn't.
@@ -108,6 +101,10 @@ fn suggestion(text: &str) -> String {
 struct Check<'a> {
     environment: &'a Environment,
     faults: &'a mut Faults,
+    /// The names met so far, each with its key, whatever else is wrong where they stand.
+    declared: Vec<(Key, TableName)>,
+    topics: Vec<(Key, Topic)>,
+    targets: Vec<(Key, TableName)>,
 }
 
 impl Check<'_> {
@@ -170,14 +167,14 @@ impl Check<'_> {
         let uri = self.url(uri, &key.child("uri"));
         let remedy = "say which warehouse; S3 Tables: the table bucket's ARN";
         let warehouse = self.filled(raw.warehouse, &key.child("warehouse"), remedy);
-        let signed = raw.sign.is_some();
+        let unused = raw.sign.is_none() && raw.credentials.is_some();
         let sign = raw.sign.and_then(|sign| self.signing(sign, &key.child("sign")));
-        if !signed && raw.credentials.is_some() {
+        let credentials = self.credentials(raw.credentials, &key.child("credentials"));
+        if unused {
             let problem =
                 "are used only to sign; add sign = { name = \"...\", region = \"...\" }, or leave them out";
             self.faults.add(&key.child("credentials"), problem);
         }
-        let credentials = self.credentials(raw.credentials, &key.child("credentials"));
         Some(CatalogSettings { uri: uri?, warehouse: warehouse?, sign, credentials: credentials? })
     }
 
@@ -224,14 +221,14 @@ impl Check<'_> {
         Some(QueueSettings { url: url?, endpoint, region: region?, credentials: credentials? })
     }
 
-    fn committer(&mut self, raw: RawCommitter, key: &Key) -> Option<CommitterSettings> {
-        let commit_interval = raw.commit_interval.unwrap_or_else(|| "10s".to_owned());
+    fn committer(&mut self, raw: &RawCommitter, key: &Key) -> Option<CommitterSettings> {
+        let commit_interval = raw.commit_interval.as_deref().unwrap_or("10s");
         let commit_interval = self.parsed(Some(commit_interval), &key.child("commit_interval"), span);
-        let linger = raw.linger.unwrap_or_else(|| "5s".to_owned());
+        let linger = raw.linger.as_deref().unwrap_or("5s");
         let linger = self.parsed(Some(linger), &key.child("linger"), span);
         let max_messages = Some(raw.max_messages.unwrap_or(1_000));
         let max_messages = self.parsed(max_messages, &key.child("max_messages"), message_count);
-        let max_bytes = raw.max_bytes.unwrap_or_else(|| "64 MiB".to_owned());
+        let max_bytes = raw.max_bytes.as_deref().unwrap_or("64 MiB");
         let max_bytes = self.parsed(Some(max_bytes), &key.child("max_bytes"), round_size);
         Some(CommitterSettings {
             commit_interval: commit_interval?,
@@ -241,54 +238,56 @@ impl Check<'_> {
         })
     }
 
-    /// The routes that can be read, each with its place in the file.
-    fn routes(&mut self, raw: Vec<Option<RawRoute>>) -> Vec<(usize, Route)> {
+    /// The tables that can be used.
+    fn tables(&mut self, raw: Vec<Option<RawTable>>) -> Vec<TableSettings> {
+        let tables = raw.into_iter().enumerate();
+        tables.filter_map(|(index, raw)| self.table(raw?, &Key::named("table").at(index))).collect()
+    }
+
+    fn table(&mut self, mut raw: RawTable, key: &Key) -> Option<TableSettings> {
+        let name_key = key.child("name");
+        let name = table_name(raw.name.take(), &name_key, "name it as namespace.table", self.faults);
+        self.declared.extend(name.clone().map(|name| (name_key, name)));
+        table(name, raw, key, self.faults)
+    }
+
+    /// The routes that can be used.
+    fn routes(&mut self, raw: Vec<Option<RawRoute>>) -> Vec<Route> {
         if raw.is_empty() {
             self.faults.missing(&Key::named("route"), "add a [[route]] with a topic and its table");
         }
         let routes = raw.into_iter().enumerate();
-        routes.filter_map(|(index, raw)| Some((index, self.route(raw?, &route_key(index))?))).collect()
+        routes.filter_map(|(index, raw)| self.route(raw?, &Key::named("route").at(index))).collect()
     }
 
     fn route(&mut self, raw: RawRoute, key: &Key) -> Option<Route> {
         let named = raw.topic.as_deref().and_then(plain_name).unwrap_or_else(|| "<table>".to_owned());
         let topic = self.required(raw.topic, &key.child("topic"), "name the topic");
         let topic = self.parsed(topic, &key.child("topic"), Topic::try_from);
+        self.topics.extend(topic.clone().map(|topic| (key.child("topic"), topic)));
         let remedy = format!("name the topic's table, such as <namespace>.{named}");
         let table = table_name(raw.table, &key.child("table"), &remedy, self.faults);
-        let tombstones = Some(raw.tombstones.unwrap_or_else(|| "dead-letter".to_owned()));
-        let tombstones = self.parsed(tombstones, &key.child("tombstones"), |text| match text.as_str() {
-            "dead-letter" => Ok(Tombstones::DeadLetter),
-            "skip" => Ok(Tombstones::Skip),
-            _ => Err(format!("{text:?} must be \"dead-letter\" or \"skip\"")),
-        });
+        self.targets.extend(table.clone().map(|table| (key.child("table"), table)));
+        let tombstones = raw.tombstones.as_deref().unwrap_or("dead-letter");
+        let tombstones = self.parsed(Some(tombstones), &key.child("tombstones"), tombstones_named);
         Some(Route { topic: topic?, table: table?, tombstones: tombstones? })
     }
 
     /// Holds tables, routes and the dead-letter table against each other.
-    fn cross(
-        &mut self,
-        dead_letters: Option<&TableName>,
-        tables: &[(usize, TableSettings)],
-        routes: &[(usize, Route)],
-    ) {
-        let mut declared = HashMap::new();
-        for (index, table) in tables {
-            let key = table_key(*index).child("name");
-            if let Some(first) = declared.insert(&table.name, index) {
-                self.faults.add(&key, format_args!("{} is declared in table[{first}] already", table.name));
-            }
-            self.refuse_dead_letters(dead_letters, &table.name, &key, "declare no such table");
+    fn cross(&mut self, dead_letters: Option<&TableName>) {
+        let (declared, topics) = (std::mem::take(&mut self.declared), std::mem::take(&mut self.topics));
+        for (key, first, name) in repeated(&declared) {
+            self.faults.add(key, format_args!("{name} is declared by {first} already; declare it once"));
         }
-        let mut routed = HashMap::new();
-        for (index, route) in routes {
-            let key = route_key(*index);
-            if let Some(first) = routed.insert(&route.topic, index) {
-                let problem =
-                    format!("{} is routed by route[{first}] already; a topic goes to one table", route.topic);
-                self.faults.add(&key.child("topic"), problem);
-            }
-            self.refuse_dead_letters(dead_letters, &route.table, &key.child("table"), "route to another");
+        for (key, first, topic) in repeated(&topics) {
+            self.faults
+                .add(key, format_args!("{topic} is routed by {first} already; a topic goes to one table"));
+        }
+        for (key, name) in declared {
+            self.refuse_dead_letters(dead_letters, &name, &key, "declare no such table");
+        }
+        for (key, name) in std::mem::take(&mut self.targets) {
+            self.refuse_dead_letters(dead_letters, &name, &key, "route to another");
         }
     }
 
@@ -308,6 +307,27 @@ impl Check<'_> {
     }
 }
 
+/// The keys of names that stand in `all` before, with the first key and the name.
+fn repeated<T: Eq + Hash>(all: &[(Key, T)]) -> Vec<(&Key, &Key, &T)> {
+    let mut seen = HashMap::new();
+    let earlier = |(key, name)| match seen.entry(name) {
+        Entry::Occupied(first) => Some((key, *first.get(), name)),
+        Entry::Vacant(free) => {
+            free.insert(key);
+            None
+        }
+    };
+    all.iter().map(|(key, name)| (key, name)).filter_map(earlier).collect()
+}
+
+fn tombstones_named(text: &str) -> Result<Tombstones, String> {
+    match text {
+        "dead-letter" => Ok(Tombstones::DeadLetter),
+        "skip" => Ok(Tombstones::Skip),
+        _ => Err(format!("{text:?} must be \"dead-letter\" or \"skip\"")),
+    }
+}
+
 fn prefix(text: String) -> Result<String, String> {
     if text.starts_with('/') || text.ends_with('/') {
         return Err(format!("{text:?} must have no slash at either end; write {:?}", text.trim_matches('/')));
@@ -315,8 +335,8 @@ fn prefix(text: String) -> Result<String, String> {
     Ok(text)
 }
 
-fn span(text: String) -> Result<Duration, String> {
-    duration(&text).filter(|span| *span <= QUARTER_HOUR).ok_or_else(|| {
+fn span(text: &str) -> Result<Duration, String> {
+    duration(text).filter(|span| *span <= QUARTER_HOUR).ok_or_else(|| {
         format!("{text:?} must be 0s to 15m, a function's longest run; write it as 500ms, 10s or 5m")
     })
 }
@@ -326,8 +346,8 @@ fn message_count(count: i64) -> Result<NonZeroU32, String> {
     count_in_range.and_then(NonZeroU32::new).ok_or_else(|| format!("{count} must be 1 to 100000"))
 }
 
-fn round_size(text: String) -> Result<ByteSize, String> {
-    ByteSize::parse(&text)
+fn round_size(text: &str) -> Result<ByteSize, String> {
+    ByteSize::parse(text)
         .filter(|size| (ByteSize::mib(1)..=ByteSize::mib(1024)).contains(size))
         .ok_or_else(|| format!("{text:?} must be 1 MiB, the largest message, to 1 GiB; write it as 64 MiB"))
 }

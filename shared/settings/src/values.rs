@@ -151,7 +151,7 @@ mod tests {
     fn spans_of_time_and_sizes_need_their_unit() {
         assert_eq!(duration("500ms"), Some(Duration::from_millis(500)));
         assert_eq!(duration("10s"), Some(Duration::from_secs(10)));
-        assert_eq!(duration("12h"), Some(Duration::from_secs(43_200)));
+        assert_eq!(duration("12h"), Some(Duration::from_hours(12)));
         assert_eq!(ByteSize::parse("64 MiB"), Some(ByteSize::mib(64)));
         assert_eq!(ByteSize::parse("1KiB").map(ByteSize::bytes), Some(1024));
         for bad in [
