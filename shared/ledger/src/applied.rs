@@ -51,17 +51,21 @@ impl Applied {
 
     /// Reads the property's value as it stands in the dead-letter table `table_uuid`.
     pub fn read(pipeline: PipelineId, value: &str, table_uuid: TableUuid) -> Result<Self, LedgerError> {
-        let FormatOnly { format } = serde_json::from_str(value).map_err(malformed)?;
+        let FormatOnly { format } = serde_json::from_str(value).map_err(|why| malformed(&why))?;
         if format > FORMAT {
             return Err(LedgerError::Newer { what: WHAT, version: format });
         }
-        let wire: Wire = serde_json::from_str(value).map_err(malformed)?;
+        let wire: Wire = serde_json::from_str(value).map_err(|why| malformed(&why))?;
         if wire.table_uuid != table_uuid {
             return Err(LedgerError::CopiedTable { named: wire.table_uuid, actual: table_uuid });
         }
-        let parse = |(id, number): (String, EntryNumber)| Ok((id.parse()?, number));
-        let numbers =
-            wire.applied.into_iter().map(parse).collect::<Result<_, String>>().map_err(malformed)?;
+        let parse = |(id, number): (String, EntryNumber)| Ok((ledger_id(&id)?, number));
+        let numbers = wire
+            .applied
+            .into_iter()
+            .map(parse)
+            .collect::<Result<_, String>>()
+            .map_err(|why| malformed(&why))?;
         Ok(Self { pipeline, table_uuid, branch: wire.branch, last_snapshot: Some(wire.snapshot), numbers })
     }
 
@@ -74,7 +78,10 @@ impl Applied {
             snapshot,
             applied: self.numbers.iter().map(|(id, number)| (id.to_string(), *number)).collect(),
         };
-        Ok((applied_property_name(&self.pipeline), serde_json::to_string(&wire).map_err(malformed)?))
+        Ok((
+            applied_property_name(&self.pipeline),
+            serde_json::to_string(&wire).map_err(|why| malformed(&why))?,
+        ))
     }
 
     /// The snapshot whose commit wrote it; `None` before the first.
@@ -96,14 +103,12 @@ impl Applied {
     }
 
     /// The entries of a ledger's outbox that are not taken in yet.
-    #[must_use]
-    pub fn pending<'a>(&self, ledger: &'a Ledger) -> Pending<'a> {
+    pub fn pending<'a>(&self, ledger: &'a Ledger) -> Result<Pending<'a>, LedgerError> {
         let (applied, outbox) = (self.number(ledger.id()), ledger.outbox());
-        let from = outbox.entries().partition_point(|entry| entry.number <= applied);
-        let entries = outbox.entries().get(from..).unwrap_or_default();
+        let entries = outbox.above(applied)?;
         let first = entries.first().map_or_else(|| outbox.next_number(), |entry| entry.number);
         let missing = EntryNumber(first.0.saturating_sub(1));
-        Pending { entries, missing_through: (missing > applied).then_some(missing) }
+        Ok(Pending { entries, missing_through: (missing > applied).then_some(missing) })
     }
 
     /// Notes that a ledger's entries up to `number` are taken in by the commit to come.
@@ -118,7 +123,13 @@ impl Applied {
     }
 }
 
-fn malformed(why: impl ToString) -> LedgerError {
+/// The ledger called `text`, which must be written as we write it: then no two keys name the same.
+fn ledger_id(text: &str) -> Result<LedgerId, String> {
+    let id: LedgerId = text.parse()?;
+    if id.to_string() == text { Ok(id) } else { Err(format!("{text:?} is not written as {id}")) }
+}
+
+fn malformed(why: &impl ToString) -> LedgerError {
     LedgerError::malformed(WHAT, why)
 }
 

@@ -1,9 +1,9 @@
 //! What can go wrong with a ledger, by what its reader does about it.
 
-use icefall_manifest::{RecordId, TableUuid};
+use icefall_manifest::{BatchId, RecordId, TableUuid};
 use thiserror::Error;
 
-use crate::{LedgerId, ObjectHash};
+use crate::{LedgerId, ObjectHash, Verdict};
 
 /// Why a ledger can't be read or continued. None of these settles anything: the messages stay queued.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -75,9 +75,28 @@ pub enum LedgerError {
         /// This ledger.
         ledger: Box<LedgerId>,
     },
-    /// Something was to be committed of which this record is not free.
-    #[error("partition {} offset {} is not free to be committed", .0.partition, .0.offset)]
-    NotFree(RecordId),
+    /// A batch manifest was to be settled that the ledger does not let pass as it is.
+    #[error("batch manifest {batch} is not to be committed as it is: the ledger says {verdict}")]
+    NotToCommit {
+        /// The batch manifest.
+        batch: BatchId,
+        /// What the ledger says about it.
+        verdict: Box<Verdict>,
+    },
+    /// A batch manifest was to be settled that names a record twice.
+    #[error("partition {} offset {} is named twice in what was to be committed", .0.partition, .0.offset)]
+    Repeated(RecordId),
+    /// The dead-letter table has taken in entries that this ledger never numbered.
+    #[error(
+        "the dead-letter table has entries up to {applied}, but the ledger gives the next one {next}: an old \
+         value of the ledger was put back; find out which of its dead letters the table has"
+    )]
+    OutboxBehind {
+        /// The number that the dead-letter table holds.
+        applied: u64,
+        /// The ledger's next number.
+        next: u64,
+    },
     /// A dead-letter table's progress was to go back.
     #[error("entry {wanted} of {ledger} was to be recorded as the last applied, but {applied} already is")]
     AppliedGoesBack {
@@ -91,7 +110,7 @@ pub enum LedgerError {
 }
 
 impl LedgerError {
-    pub(crate) fn malformed(what: &'static str, why: impl ToString) -> Self {
+    pub(crate) fn malformed(what: &'static str, why: &impl ToString) -> Self {
         Self::Malformed { what, why: why.to_string() }
     }
 }

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use icefall_manifest::{Offset, Partition};
 
-use crate::index::Entry;
-use crate::{Incarnation, Index, ObjectHash, Segment, Settled, Wanted};
+use crate::{Incarnation, Segment, Settled, Tail, Wanted};
 
 /// A settled record and the incarnation that it belongs to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -15,27 +14,19 @@ pub(crate) struct Standing {
     pub(crate) settled: Settled,
 }
 
-/// The newest segment, as the next one continues it.
-#[derive(Clone, Debug)]
-pub(crate) struct Newest {
-    pub(crate) hash: ObjectHash,
-    pub(crate) index: Index,
-    pub(crate) entry: Entry,
-}
-
 /// The settled records at the offsets that were asked for. An offset can hold several: a record of
 /// an earlier incarnation beside one of the present, or a dead letter that was replayed into a row.
 #[derive(Clone, Debug)]
 pub struct Held {
     pub(crate) wanted: Wanted,
-    pub(crate) newest: Option<Newest>,
+    pub(crate) tail: Option<Tail>,
     /// Ascending by offset once complete.
     records: BTreeMap<Partition, Vec<Standing>>,
 }
 
 impl Held {
     pub(crate) const fn new(wanted: Wanted) -> Self {
-        Self { wanted, newest: None, records: BTreeMap::new() }
+        Self { wanted, tail: None, records: BTreeMap::new() }
     }
 
     /// Takes the records of `segment` that were asked for.
@@ -64,6 +55,12 @@ impl Held {
     /// All that stands at the partition, ascending by offset.
     pub(crate) fn partition(&self, partition: Partition) -> &[Standing] {
         self.records.get(&partition).map_or(&[], Vec::as_slice)
+    }
+
+    /// What the next look-up can begin with as long as the ledger's newest segment is the same.
+    #[must_use]
+    pub const fn tail(&self) -> Option<&Tail> {
+        self.tail.as_ref()
     }
 
     /// How many settled records were found.

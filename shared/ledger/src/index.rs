@@ -135,7 +135,7 @@ impl Index {
 }
 
 /// A sealed node's bytes.
-fn encode_node(level: usize, entries: &[Entry]) -> Vec<u8> {
+pub(crate) fn encode_node(level: usize, entries: &[Entry]) -> Vec<u8> {
     let mut out = segment::header(NODE_MAGIC);
     put_unsigned(&mut out, level as u64);
     encode_entries(&mut out, entries);
@@ -155,7 +155,7 @@ pub(crate) fn decode_node(bytes: &[u8], level: usize) -> Result<Vec<Entry>, Ledg
             (_, false) => Err(Fault("it is not full")),
         }
     };
-    read().map_err(|Fault(why)| LedgerError::malformed(WHAT, why))
+    read().map_err(|Fault(why)| LedgerError::malformed(WHAT, &why))
 }
 
 /// Entries mostly continue each other, so numbers and offsets are written as what they differ by.

@@ -30,12 +30,15 @@ mod property;
 mod round;
 mod segment;
 mod settlements;
+mod tail;
 mod verdict;
 mod wanted;
 mod wire;
 
 #[cfg(test)]
 mod model_tests;
+#[cfg(test)]
+mod testing;
 
 pub use applied::{Applied, Pending, applied_property_name};
 pub use error::LedgerError;
@@ -49,5 +52,6 @@ pub use property::{Ledger, Stop, StopReason};
 pub use round::{Round, RoundResult};
 pub use segment::{Segment, fuzz_object};
 pub use settlements::{Kind, Settled, Settlements};
+pub use tail::Tail;
 pub use verdict::{Conflict, Evidence, Free, Reason, Rows, Verdict};
 pub use wanted::Wanted;

@@ -3,14 +3,13 @@
 //! The caller does the reading: it asks which objects are needed, fetches them (or has them in its
 //! cache, they never change) and supplies them until none is needed. Of the tree only those objects
 //! are read whose offsets meet the ones asked for and are not above their partition's highest. The
-//! newest segment is always needed, because the next one continues its index; a committer that
-//! stays warm has it, having put it itself.
+//! newest segment is needed besides, because the next one continues its index, unless the caller
+//! kept the [`Tail`] of it: then the common case, offsets that only go up, reads nothing.
 
 use std::collections::BTreeMap;
 
-use crate::held::Newest;
 use crate::index::{Entry, decode_node};
-use crate::{Held, Ledger, LedgerError, LedgerId, ObjectHash, Segment, Wanted};
+use crate::{Held, Ledger, LedgerError, LedgerId, ObjectHash, Segment, Tail, Wanted};
 
 /// What an object must turn out to be.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +38,20 @@ impl Lookup {
         Self { owner: ledger.id().clone(), needed, held: Held::new(wanted.up_to(ledger.highest())) }
     }
 
+    /// The same with a tail that was kept. A tail of another state of the ledger is passed over.
+    #[must_use]
+    pub fn with_tail(ledger: &Ledger, wanted: &Wanted, tail: Tail) -> Self {
+        let mut lookup = Self::new(ledger, wanted);
+        if ledger.newest_segment() == Some(tail.hash) {
+            lookup.needed.clear();
+            if tail.entry.meets(&lookup.held.wanted) {
+                lookup.needed.insert(tail.hash, Expected::Segment);
+            }
+            lookup.begin(tail);
+        }
+        lookup
+    }
+
     /// The objects that are needed next, in any order; none when the look-up is done.
     #[must_use]
     pub fn needed(&self) -> Vec<ObjectHash> {
@@ -54,7 +67,11 @@ impl Lookup {
             return Err(LedgerError::WrongContent { expected: hash, found });
         }
         match expected {
-            Expected::Newest => self.take_newest(hash, self.segment(hash, bytes)?),
+            Expected::Newest => {
+                let segment = self.segment(hash, bytes)?;
+                self.held.take(&segment);
+                self.begin(Tail::of(hash, segment));
+            }
             Expected::Segment => {
                 let segment = self.segment(hash, bytes)?;
                 self.held.take(&segment);
@@ -84,13 +101,12 @@ impl Lookup {
         Err(LedgerError::OtherOwner { segment: hash, owner, ledger })
     }
 
-    fn take_newest(&mut self, hash: ObjectHash, segment: Segment) {
-        self.held.take(&segment);
-        let entry = Entry::of_segment(hash, segment.sequence_number, &segment.settled);
-        for (level, entry) in segment.index.meeting(&self.held.wanted) {
+    /// Goes on below the index of the newest segment.
+    fn begin(&mut self, tail: Tail) {
+        for (level, entry) in tail.index.meeting(&self.held.wanted) {
             self.needed.insert(entry.hash, below(level));
         }
-        self.held.newest = Some(Newest { hash, index: segment.index, entry });
+        self.held.tail = Some(tail);
     }
 
     /// Goes on below a sealed node of `level`.

@@ -34,7 +34,7 @@ pub fn read_property_name(name: &str) -> Result<Option<(Branch, Source)>, Ledger
     };
     parse()
         .map(Some)
-        .map_err(|why: String| LedgerError::malformed("ledger property's name", format!("{name:?}: {why}")))
+        .map_err(|why: String| LedgerError::malformed("ledger property's name", &format!("{name:?}: {why}")))
 }
 
 /// A source among `held`, those that a table has ledgers of, that is `source` under another cluster

@@ -71,23 +71,23 @@ impl Ledger {
 
     /// Reads the property called `name` of the table `table_uuid`.
     pub fn read(name: &str, value: &str, table_uuid: TableUuid) -> Result<Self, LedgerError> {
-        let (branch, source) = read_property_name(name)?
-            .ok_or_else(|| LedgerError::malformed(WHAT, format!("{name:?} is no ledger's name")))?;
-        let FormatOnly { format } = serde_json::from_str(value).map_err(malformed)?;
+        let (branch, source) =
+            read_property_name(name)?.ok_or_else(|| malformed(&format!("{name:?} is no ledger's name")))?;
+        let FormatOnly { format } = serde_json::from_str(value).map_err(|why| malformed(&why))?;
         if format > FORMAT {
             return Err(LedgerError::Newer { what: WHAT, version: format });
         }
-        let wire: Wire = serde_json::from_str(value).map_err(malformed)?;
+        let wire: Wire = serde_json::from_str(value).map_err(|why| malformed(&why))?;
         if wire.table_uuid != table_uuid {
             return Err(LedgerError::CopiedTable { named: wire.table_uuid, actual: table_uuid });
         }
-        wire.into_ledger(branch, source).map_err(malformed)
+        wire.into_ledger(branch, source).map_err(|why| malformed(&why))
     }
 
     /// The property that holds it: name and value. Only a ledger that a commit has written stands in
     /// one, so `snapshot` is that commit's.
     pub(crate) fn property(&self, snapshot: SnapshotMark) -> Result<(String, String), LedgerError> {
-        let value = serde_json::to_string(&Wire::of(self, snapshot)).map_err(malformed)?;
+        let value = serde_json::to_string(&Wire::of(self, snapshot)).map_err(|why| malformed(&why))?;
         Ok((property_name(&self.id.branch, &self.id.source), value))
     }
 
@@ -140,7 +140,7 @@ impl Ledger {
     }
 }
 
-fn malformed(why: impl ToString) -> LedgerError {
+fn malformed(why: &impl ToString) -> LedgerError {
     LedgerError::malformed(WHAT, why)
 }
 

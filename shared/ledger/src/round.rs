@@ -4,14 +4,15 @@
 //! A round is bound to the ledger that it was made for. When its commit meets a conflict, nothing of
 //! it stands: load, look up and decide anew.
 
-use icefall_manifest::{BatchManifest, Offset, Partition, RecordId, RecordList};
+use icefall_manifest::{BatchManifest, DeadLetterFile, Offset, Partition, RecordId, RecordList};
 
 use crate::held::{Held, Standing};
 use crate::index::{Index, LedgerObject};
 use crate::settlements::find;
+use crate::tail::Tail;
 use crate::{
-    Conflict, EntryNumber, Evidence, Free, Kind, Ledger, LedgerError, LedgerId, Reason, Rows, Segment,
-    Settled, Settlements, SnapshotMark, Stop, StopReason, Verdict,
+    Conflict, EntryNumber, Evidence, Free, Kind, Ledger, LedgerError, LedgerId, ObjectHash, Reason, Rows,
+    Segment, Settled, Settlements, SnapshotMark, Stop, StopReason, Verdict,
 };
 
 /// A round under way.
@@ -20,6 +21,8 @@ pub struct Round {
     ledger: Ledger,
     held: Held,
     accepted: Settlements,
+    /// Numbered when the round ends, after what the dead-letter table has is cleared.
+    dead_letters: Vec<DeadLetterFile>,
     changed: bool,
 }
 
@@ -35,22 +38,32 @@ pub struct RoundResult {
     /// The objects to put, in this order, before the commit is sent. The last is the segment; there
     /// is none when the round settled no record.
     pub objects: Vec<LedgerObject>,
+    /// What the next round's look-up can begin with, so that it need not read what this one wrote.
+    pub tail: Option<Tail>,
     /// How many rows it settled.
     pub rows: usize,
     /// How many dead letters it settled.
     pub dead_letters: usize,
 }
 
+impl RoundResult {
+    /// The segment of this round, which the snapshot's summary names; `None` if it settled nothing.
+    #[must_use]
+    pub fn segment(&self) -> Option<ObjectHash> {
+        self.objects.last().map(|object| object.hash)
+    }
+}
+
 impl Round {
     /// Begins a round on `ledger` with what a look-up of it found.
     pub fn new(ledger: Ledger, held: Held) -> Result<Self, LedgerError> {
-        if held.newest.as_ref().map(|newest| newest.hash) != ledger.newest_segment {
+        if held.tail.as_ref().map(|tail| tail.hash) != ledger.newest_segment {
             return Err(LedgerError::StaleLookup);
         }
-        Ok(Self { ledger, held, accepted: Settlements::default(), changed: false })
+        Ok(Self { ledger, held, accepted: Settlements::default(), dead_letters: vec![], changed: false })
     }
 
-    /// The ledger as it was loaded, with the stop that this round may have brought.
+    /// The ledger as it was loaded, but for a stop that this round brought and what it cleared.
     #[must_use]
     pub const fn ledger(&self) -> &Ledger {
         &self.ledger
@@ -60,7 +73,13 @@ impl Round {
     pub fn decide(&self, batch: &BatchManifest) -> Result<Verdict, LedgerError> {
         let LedgerId { table_uuid, branch, source } = &self.ledger.id;
         if (branch, source) != (&batch.branch, &batch.source) {
-            return Err(self.other_ledger(batch));
+            let found = LedgerId {
+                table_uuid: *table_uuid,
+                branch: batch.branch.clone(),
+                source: batch.source.clone(),
+            };
+            let ledger = Box::new(self.ledger.id.clone());
+            return Err(LedgerError::OtherLedger { found: Box::new(found), ledger });
         }
         if *table_uuid != batch.table_uuid {
             let reason = Reason::OtherTable { named: batch.table_uuid, actual: *table_uuid };
@@ -81,19 +100,17 @@ impl Round {
     /// Settles all records of `batch`: one that the verdict was to commit, or the trimmed form of
     /// one. Nothing is settled unless every record is free.
     pub fn accept(&mut self, batch: &BatchManifest) -> Result<(), LedgerError> {
+        let verdict = self.decide(batch)?;
+        if verdict != Verdict::Commit {
+            return Err(LedgerError::NotToCommit { batch: batch.id, verdict: Box::new(verdict) });
+        }
         let rows = batch.files.iter().flat_map(|file| file.records.iter()).map(|record| (Kind::Row, record));
         let dead = batch.dead_letters.iter().flat_map(|file| file.records.iter());
-        let records: Vec<_> = rows.chain(dead.map(|record| (Kind::DeadLetter, record))).collect();
-        if let Verdict::Commit = self.decide(batch)? {
-            self.accepted.extend(records).map_err(LedgerError::NotFree)?;
-            batch.dead_letters.iter().for_each(|file| self.ledger.outbox.push(file));
-            self.changed = true;
-            return Ok(());
-        }
-        match self.first_not_free(&records)? {
-            Some(record) => Err(LedgerError::NotFree(record)),
-            None => Err(self.other_ledger(batch)),
-        }
+        let records = rows.chain(dead.map(|record| (Kind::DeadLetter, record))).collect();
+        self.accepted.extend(records).map_err(LedgerError::Repeated)?;
+        self.dead_letters.extend(batch.dead_letters.clone());
+        self.changed = true;
+        Ok(())
     }
 
     /// Lets the source stand still in this table from now on, because of `conflict`. What the round
@@ -108,8 +125,8 @@ impl Round {
 
     /// Drops the outbox's entries up to `applied`, which a load of the dead-letter table showed to
     /// be in it. Worth no commit of its own.
-    pub fn clear_outbox(&mut self, applied: EntryNumber) {
-        self.ledger.outbox.clear_through(applied);
+    pub fn clear_outbox(&mut self, applied: EntryNumber) -> Result<(), LedgerError> {
+        self.ledger.outbox.clear_through(applied)
     }
 
     /// Whether there is anything to commit.
@@ -120,19 +137,22 @@ impl Round {
 
     /// The round's objects and property, for a commit that adds `snapshot`.
     pub fn finish(self, snapshot: SnapshotMark) -> Result<RoundResult, LedgerError> {
-        let Self { mut ledger, held, accepted, .. } = self;
+        let Self { mut ledger, held, accepted, dead_letters, .. } = self;
         let counts = counts(&accepted);
         ledger.last_snapshot = Some(snapshot);
+        for file in &dead_letters {
+            ledger.outbox.push(file);
+        }
         for (partition, records) in accepted.partitions() {
             let settled = records.last().map(|(offset, _)| *offset);
             let highest = ledger.highest.get(&partition).copied().max(settled);
             ledger.highest.extend(highest.map(|highest| (partition, highest)));
         }
-        let objects =
-            if accepted.is_empty() { vec![] } else { objects(&mut ledger, held, accepted, snapshot) };
+        let (objects, tail) = sealed(&ledger, held.tail, accepted, snapshot);
+        ledger.newest_segment = tail.as_ref().map(|tail| tail.hash);
         let (property_name, property_value) = ledger.property(snapshot)?;
         let (rows, dead_letters) = counts;
-        Ok(RoundResult { ledger, property_name, property_value, objects, rows, dead_letters })
+        Ok(RoundResult { ledger, property_name, property_value, objects, tail, rows, dead_letters })
     }
 
     /// Which records of `list` are free; the rest is added to `tally`.
@@ -173,10 +193,10 @@ impl Round {
 
     /// Weighs `record` against all that stands at its offset, in the table and in this round.
     fn compare(&self, held: &[Standing], fresh: Option<Settled>, record: &RecordId) -> Weight {
-        if held.iter().any(|standing| is_same(&standing.settled, record)) {
+        if held.iter().any(|standing| is_same(standing.settled, record)) {
             return Weight::Held(Evidence::Committed);
         }
-        if fresh.is_some_and(|settled| is_same(&settled, record)) {
+        if fresh.is_some_and(|settled| is_same(settled, record)) {
             return Weight::Held(Evidence::ThisRound);
         }
         let present = |standing: &&Standing| standing.incarnation == self.ledger.incarnation;
@@ -191,49 +211,31 @@ impl Round {
                 Weight::OtherEncoding(Reason::OtherEncoding { record: *record, held })
             })
     }
-
-    fn first_not_free(&self, records: &[(Kind, RecordId)]) -> Result<Option<RecordId>, LedgerError> {
-        for (_, record) in records {
-            if self.weight(&self.view(record.partition), record)? != Weight::Free {
-                return Ok(Some(*record));
-            }
-        }
-        Ok(None)
-    }
-
-    fn other_ledger(&self, batch: &BatchManifest) -> LedgerError {
-        let found = LedgerId {
-            table_uuid: batch.table_uuid,
-            branch: batch.branch.clone(),
-            source: batch.source.clone(),
-        };
-        LedgerError::OtherLedger { found: Box::new(found), ledger: Box::new(self.ledger.id.clone()) }
-    }
 }
 
-/// The new segment with the nodes that it seals; the ledger names it from then on.
-fn objects(
-    ledger: &mut Ledger,
-    held: Held,
+/// The segment of what was settled, after the nodes that it seals, and the tail that it leaves. When
+/// nothing was settled, the newest segment stays the one that it was.
+fn sealed(
+    ledger: &Ledger,
+    before: Option<Tail>,
     settled: Settlements,
     snapshot: SnapshotMark,
-) -> Vec<LedgerObject> {
-    let (mut index, mut objects) = (Index::default(), Vec::new());
-    if let Some(newest) = held.newest {
-        index = newest.index;
-        objects = index.append(newest.entry);
+) -> (Vec<LedgerObject>, Option<Tail>) {
+    if settled.is_empty() {
+        return (vec![], before);
     }
-    let segment = Segment {
-        owner: ledger.id.clone(),
-        incarnation: ledger.incarnation,
-        sequence_number: snapshot.sequence_number,
-        index,
-        settled,
-    };
-    let segment = LedgerObject::new(segment.encode());
-    ledger.newest_segment = Some(segment.hash);
-    objects.push(segment);
-    objects
+    let (mut index, mut objects) = (Index::default(), Vec::new());
+    if let Some(tail) = before {
+        index = tail.index;
+        objects = index.append(tail.entry);
+    }
+    let SnapshotMark { sequence_number, .. } = snapshot;
+    let (owner, incarnation) = (ledger.id.clone(), ledger.incarnation);
+    let segment = Segment { owner, incarnation, sequence_number, index, settled };
+    let object = LedgerObject::new(segment.encode());
+    let tail = Tail::of(object.hash, segment);
+    objects.push(object);
+    (objects, Some(tail))
 }
 
 /// Rows and dead letters.
@@ -243,7 +245,7 @@ fn counts(settled: &Settlements) -> (usize, usize) {
     (rows, settled.len() - rows)
 }
 
-fn is_same(settled: &Settled, record: &RecordId) -> bool {
+fn is_same(settled: Settled, record: &RecordId) -> bool {
     (settled.encoding, settled.fingerprint) == (record.encoding, record.fingerprint)
 }
 

@@ -87,6 +87,7 @@ impl Settlements {
     }
 
     /// Each partition's records; none is empty.
+    #[must_use]
     pub fn partitions(&self) -> impl ExactSizeIterator<Item = (Partition, &[(Offset, Settled)])> {
         self.partitions.iter().map(|(partition, records)| (*partition, records.as_slice()))
     }

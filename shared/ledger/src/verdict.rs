@@ -25,6 +25,20 @@ pub enum Verdict {
     Quarantine(Reason),
 }
 
+impl fmt::Display for Verdict {
+    /// In a word or two, for logs and metrics.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Commit => "commit",
+            Self::Duplicate(_) => "duplicate",
+            Self::Trim(_) => "trim",
+            Self::Stop(_) => "stop",
+            Self::Stopped(_) => "stopped",
+            Self::Quarantine(_) => "quarantine",
+        })
+    }
+}
+
 /// Where the records of a duplicate are settled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Evidence {

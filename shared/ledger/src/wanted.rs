@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use icefall_manifest::{BatchManifest, Offset, OffsetRun, Partition};
+use icefall_manifest::{BatchManifest, Offset, OffsetRun, Partition, RecordList};
 
 /// A stretch of offsets, both ends included.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -21,11 +21,13 @@ impl Wanted {
     /// The offsets of all records of `batches`.
     pub fn of<'a>(batches: impl IntoIterator<Item = &'a BatchManifest>) -> Self {
         let mut partitions: BTreeMap<Partition, Vec<Span>> = BTreeMap::new();
-        let runs = batches.into_iter().flat_map(BatchManifest::record_lists).flat_map(|list| list.runs());
+        let runs = batches.into_iter().flat_map(BatchManifest::record_lists).flat_map(RecordList::runs);
         for run in runs {
             partitions.entry(run.partition).or_default().extend(span(run));
         }
-        partitions.values_mut().for_each(|spans| *spans = joined(std::mem::take(spans)));
+        for spans in partitions.values_mut() {
+            *spans = joined(std::mem::take(spans));
+        }
         Self { partitions }
     }
 

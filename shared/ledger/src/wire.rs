@@ -70,11 +70,14 @@ impl<'a> Reader<'a> {
 }
 
 pub(crate) fn put_unsigned(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push((value & 0x7f) as u8 | 0x80);
+    loop {
+        let [low, ..] = value.to_le_bytes();
         value >>= 7;
+        if value == 0 {
+            return out.push(low);
+        }
+        out.push(low | 0x80);
     }
-    out.push(value as u8);
 }
 
 pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
