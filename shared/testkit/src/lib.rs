@@ -1,1 +1,17 @@
 //! Fakes, k-th-call failures and conformance suites.
+
+mod clock;
+mod fake_queue;
+mod fake_store;
+mod faults;
+mod queue_conformance;
+mod scripted_server;
+mod store_conformance;
+
+pub use clock::{FakeClock, SeededEntropy};
+pub use fake_queue::FakeQueue;
+pub use fake_store::FakeStore;
+pub use faults::{Call, Failure, Faults, FaultyQueue, FaultyStore, Moment};
+pub use queue_conformance::queue_conformance;
+pub use scripted_server::{Reply, Request, ScriptedServer};
+pub use store_conformance::store_conformance;

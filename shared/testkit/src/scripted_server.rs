@@ -1,0 +1,163 @@
+//! An HTTP server that answers by a script and keeps what it was sent, byte by byte.
+//!
+//! Real services can't be made to fail in a given way, and they don't show what reached them. This
+//! one proves what an adapter puts on the wire and what it makes of every kind of answer.
+
+#![expect(clippy::expect_used, reason = "a test server fails by panicking")]
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// What the server does with a request.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Reply {
+    /// Answers with this status, content type and body.
+    Answer(u16, &'static str, Vec<u8>),
+    /// Announces the whole body, sends that many bytes of it and hangs up.
+    Partial(usize, Vec<u8>),
+    /// Hangs up without a word.
+    HangUp,
+    /// Keeps the connection open and says nothing.
+    Silence,
+}
+
+impl Reply {
+    /// An answer with an XML body, as S3 gives.
+    #[must_use]
+    pub fn xml(status: u16, body: &str) -> Self {
+        Self::Answer(status, "application/xml", body.into())
+    }
+
+    /// An answer with a JSON body, as SQS and catalogs give.
+    #[must_use]
+    pub fn json(status: u16, body: &str) -> Self {
+        Self::Answer(status, "application/json", body.into())
+    }
+
+    /// An answer without a body.
+    #[must_use]
+    pub const fn empty(status: u16) -> Self {
+        Self::Answer(status, "application/octet-stream", Vec::new())
+    }
+}
+
+/// A request as it arrived.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Request {
+    /// The request line and the headers, as sent.
+    pub head: String,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Request {
+    /// Method, target and version.
+    #[must_use]
+    pub fn line(&self) -> &str {
+        self.head.lines().next().unwrap_or_default()
+    }
+
+    /// The value of a header, if it was sent; names in any case.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
+        headers.find(|(sent, _)| sent.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+    }
+}
+
+/// A running server; it ends when it is dropped.
+#[derive(Debug)]
+pub struct ScriptedServer {
+    address: SocketAddr,
+    requests: Arc<Mutex<Vec<Request>>>,
+    task: JoinHandle<()>,
+}
+
+impl ScriptedServer {
+    /// Starts a server on a free port of 127.0.0.1. Request by request it follows `script`; the last
+    /// reply is repeated.
+    pub async fn start(script: impl IntoIterator<Item = Reply>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let (script, requests): (Vec<_>, Arc<Mutex<Vec<_>>>) = (script.into_iter().collect(), Arc::default());
+        let task = tokio::spawn(serve(listener, script, Arc::clone(&requests)));
+        Self { address, requests, task }
+    }
+
+    /// Its URL, without a slash at the end.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The requests so far.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Request> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for ScriptedServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// One request per connection: every reply closes it.
+async fn serve(listener: TcpListener, script: Vec<Reply>, requests: Arc<Mutex<Vec<Request>>>) {
+    let mut silent = Vec::new();
+    while let Ok((mut stream, _)) = listener.accept().await {
+        let Some(request) = read_request(&mut stream).await else { continue };
+        let number = {
+            let mut requests = requests.lock().unwrap_or_else(PoisonError::into_inner);
+            requests.push(request);
+            requests.len()
+        };
+        let last = script.last().cloned().unwrap_or(Reply::HangUp);
+        match script.get(number - 1).cloned().unwrap_or(last) {
+            Reply::Answer(status, kind, body) => answer(&mut stream, status, kind, body.len(), &body).await,
+            Reply::Partial(sent, body) => {
+                let part = body.get(..sent).unwrap_or(&body);
+                answer(&mut stream, 200, "application/octet-stream", body.len(), part).await;
+            }
+            Reply::HangUp => {}
+            Reply::Silence => silent.push(stream),
+        }
+    }
+}
+
+async fn answer(stream: &mut TcpStream, status: u16, kind: &str, length: usize, body: &[u8]) {
+    let head = format!(
+        "HTTP/1.1 {status} Scripted\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+    );
+    // A client that has gone away is its own test's business.
+    let _ = stream.write_all(&[head.as_bytes(), body].concat()).await;
+    let _ = stream.shutdown().await;
+}
+
+/// Reads one request; none if the client hangs up first.
+async fn read_request(stream: &mut TcpStream) -> Option<Request> {
+    let mut bytes = Vec::new();
+    loop {
+        if let Some(request) = parse(&bytes) {
+            return Some(request);
+        }
+        let read = stream.read_buf(&mut bytes).await.ok()?;
+        if read == 0 {
+            return None;
+        }
+    }
+}
+
+/// A whole request, once all of it is there.
+fn parse(bytes: &[u8]) -> Option<Request> {
+    let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let (head, body) = (String::from_utf8_lossy(bytes.get(..end)?).into_owned(), bytes.get(end + 4..)?);
+    let request = Request { head, body: body.to_vec() };
+    let length = request.header("content-length").map_or(Some(0), |length| length.parse().ok())?;
+    (body.len() >= length).then_some(request)
+}
