@@ -36,6 +36,8 @@ mod wanted;
 mod wire;
 
 #[cfg(test)]
+mod cases;
+#[cfg(test)]
 mod model_tests;
 #[cfg(test)]
 mod testing;
