@@ -149,3 +149,89 @@ struct Wire {
     snapshot: SnapshotMark,
     applied: BTreeMap<String, EntryNumber>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, batch, ledger_id, record, table};
+    use crate::{SequenceNumber, SnapshotId};
+
+    const MARK: SnapshotMark = SnapshotMark { id: SnapshotId(4), sequence_number: SequenceNumber(9) };
+
+    fn pipeline() -> PipelineId {
+        "demo".try_into().expect("a pipeline id")
+    }
+
+    fn fresh() -> Applied {
+        Applied::new(pipeline(), table(), Branch::main())
+    }
+
+    /// A ledger after `dead` rounds with a dead letter each.
+    fn ledger(dead: i64) -> World {
+        let mut world = World::new();
+        for offset in 0..dead {
+            world.settle(&[batch(&[], &[record(0, offset, 1)])]);
+        }
+        world
+    }
+
+    fn numbers(pending: &Pending<'_>) -> Vec<u64> {
+        pending.entries.iter().map(|entry| entry.number.0).collect()
+    }
+
+    #[test]
+    fn entries_above_the_number_are_pending_until_it_reaches_them() {
+        let world = ledger(3);
+        let mut applied = fresh();
+        assert_eq!(numbers(&applied.pending(&world.ledger).expect("it is in step")), [1, 2, 3]);
+        applied.advance(&ledger_id(), EntryNumber(2)).expect("it goes on");
+        let pending = applied.pending(&world.ledger).expect("it is in step");
+        assert_eq!((numbers(&pending), pending.missing_through), (vec![3], None));
+        let back = applied.advance(&ledger_id(), EntryNumber(1));
+        assert!(matches!(back, Err(LedgerError::AppliedGoesBack { .. })));
+    }
+
+    #[test]
+    fn a_round_clears_what_is_applied_and_numbers_go_on() {
+        let mut world = ledger(3);
+        let next = batch(&[], &[record(0, 3, 1)]);
+        let held = world.look_up(std::slice::from_ref(&next));
+        let mut round = world.round(held);
+        round.accept(&next).expect("it is free");
+        round.clear_outbox(EntryNumber(2)).expect("it is in step");
+        world.commit(round);
+        let mut applied = fresh();
+        applied.advance(&ledger_id(), EntryNumber(2)).expect("it goes on");
+        let pending = applied.pending(&world.ledger).expect("it is in step");
+        assert_eq!((numbers(&pending), pending.missing_through), (vec![3, 4], None));
+        let anew = fresh().pending(&world.ledger).map(|pending| pending.missing_through);
+        assert_eq!(anew, Ok(Some(EntryNumber(2))), "another dead-letter table took those in");
+    }
+
+    #[test]
+    fn a_ledger_that_is_older_than_the_dead_letter_table_is_told() {
+        let mut applied = fresh();
+        applied.advance(&ledger_id(), EntryNumber(7)).expect("it goes on");
+        let behind = LedgerError::OutboxBehind { applied: 7, next: 4 };
+        assert_eq!(applied.pending(&ledger(3).ledger), Err(behind));
+    }
+
+    #[test]
+    fn the_property_reads_back_equal_and_strictly() {
+        let mut applied = fresh();
+        applied.advance(&ledger_id(), EntryNumber(7)).expect("it goes on");
+        let (name, value) = applied.property(MARK).expect("it serializes");
+        assert_eq!(name, "icefall.applied.demo");
+        let read = |value: &str| Applied::read(pipeline(), value, table());
+        assert_eq!(read(&value), Ok(Applied { last_snapshot: Some(MARK), ..applied }));
+        let newer = value.replace(r#""format":1"#, r#""format":3"#);
+        assert_eq!(read(&newer), Err(LedgerError::Newer { what: WHAT, version: 3 }));
+        for broken in
+            [value.replace("/main/demo", "/demo"), value.replace(r#""format":1"#, r#""format":1,"x":1"#)]
+        {
+            assert!(matches!(read(&broken), Err(LedgerError::Malformed { .. })), "{broken} was read");
+        }
+        let other = TableUuid(uuid::Uuid::from_u128(8));
+        assert!(matches!(Applied::read(pipeline(), &value, other), Err(LedgerError::CopiedTable { .. })));
+    }
+}

@@ -38,6 +38,8 @@ mod wire;
 #[cfg(test)]
 mod cases;
 #[cfg(test)]
+mod format_tests;
+#[cfg(test)]
 mod model_tests;
 #[cfg(test)]
 mod testing;

@@ -150,7 +150,8 @@ struct FormatOnly {
     format: u64,
 }
 
-/// The value as it is stored.
+/// The value as it is stored. What may be null must be there all the same: a stop that is missing is
+/// not the same as none.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
@@ -159,11 +160,14 @@ struct Wire {
     branch: Branch,
     incarnation: Incarnation,
     snapshot: SnapshotMark,
+    #[serde(deserialize_with = "Option::deserialize")]
     segment: Option<ObjectHash>,
     highest: Vec<(Partition, Offset)>,
     next_entry: EntryNumber,
     outbox: Vec<OutboxEntry>,
+    #[serde(deserialize_with = "Option::deserialize")]
     last_rewind: Option<SequenceNumber>,
+    #[serde(deserialize_with = "Option::deserialize")]
     stop: Option<Stop>,
 }
 
@@ -211,4 +215,84 @@ impl Wire {
 fn ascending(pairs: Vec<(Partition, Offset)>) -> Result<BTreeMap<Partition, Offset>, String> {
     let (count, map) = (pairs.len(), BTreeMap::from_iter(pairs));
     if map.len() == count { Ok(map) } else { Err("a partition stands in it twice".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, batch, ledger_id, record, table};
+
+    fn name() -> String {
+        let LedgerId { branch, source, .. } = ledger_id();
+        property_name(&branch, &source)
+    }
+
+    /// The property after a round that settled a record in each of 64 partitions, one a dead letter.
+    fn value() -> String {
+        let rows: Vec<_> = (1..64).map(|partition| record(partition, 987_654_321_000, 5)).collect();
+        let mut world = World::new();
+        world.settle(&[batch(&[&rows], &[record(0, 12, 1)])]).property_value
+    }
+
+    fn read(value: &str) -> Result<Ledger, LedgerError> {
+        Ledger::read(&name(), value, table())
+    }
+
+    #[test]
+    fn the_stored_form_is_this_one() {
+        let value = World::new().settle(&[batch(&[], &[record(3, 12, 1)])]).property_value;
+        let expected = concat!(
+            r#"{"format":1,"table_uuid":"00000000-0000-0000-0000-000000000007","branch":"main","#,
+            r#""incarnation":1,"snapshot":{"id":31,"sequence_number":1},"#,
+            r#""segment":"SEGMENT","highest":[[3,12]],"next_entry":2,"#,
+            r#""outbox":[{"number":1,"key":"dead-letters/x.jsonl.zst","#,
+            r#""spans":[{"partition":3,"lowest":12,"highest":12,"count":1}]}],"#,
+            r#""last_rewind":null,"stop":null}"#,
+        );
+        let segment = read(&value).expect("we wrote it").newest_segment().expect("something is settled");
+        assert_eq!(value, expected.replace("SEGMENT", &segment.to_string()));
+    }
+
+    #[test]
+    fn it_stays_small_with_many_partitions() {
+        assert!(value().len() < 2048, "{} bytes", value().len());
+    }
+
+    #[test]
+    fn a_newer_format_is_told_from_a_broken_one() {
+        assert_eq!(read(r#"{"format":2,"news":[]}"#), Err(LedgerError::Newer { what: WHAT, version: 2 }));
+        let value = value();
+        let broken = [
+            value.replace(r#""stop":null"#, r#""stop":null,"more":1"#),
+            value.replace(r#","stop":null"#, ""),
+            value.replace(r#""branch":"main""#, r#""branch":"audit""#),
+            value.replace(r#""incarnation":1"#, r#""incarnation":0"#),
+            value.replace(r#""next_entry":2"#, r#""next_entry":1"#),
+            value.replace("[[0,12]", "[[0,12],[0,13]"),
+            value.replace("[[0,12]", "[[0,-12]"),
+            value.replace(r#""format":1"#, r#""format":-1"#),
+            value.split_at(value.len() / 2).0.to_owned(),
+            String::new(),
+        ];
+        for text in broken {
+            assert!(matches!(read(&text), Err(LedgerError::Malformed { .. })), "{text} was read");
+        }
+    }
+
+    #[test]
+    fn a_property_without_its_segment_is_broken() {
+        let value = value();
+        let start = value.find(r#""segment":""#).expect("it names one") + r#""segment":"#.len();
+        let (before, after) = value.split_at(start);
+        let text = format!("{before}null{}", &after[66..]);
+        assert!(matches!(read(&text), Err(LedgerError::Malformed { .. })), "{text} was read");
+    }
+
+    #[test]
+    fn a_copied_tables_property_is_told() {
+        let other = TableUuid(uuid::Uuid::from_u128(8));
+        let copied = Ledger::read(&name(), &value(), other);
+        assert_eq!(copied, Err(LedgerError::CopiedTable { named: table(), actual: other }));
+        assert!(Ledger::read("write.format.default", &value(), table()).is_err());
+    }
 }

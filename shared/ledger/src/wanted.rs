@@ -81,3 +81,39 @@ fn joined(mut spans: Vec<Span>) -> Vec<Span> {
     }
     joined
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::{batch, record};
+
+    fn offset(position: i64) -> Offset {
+        Offset::new(position).expect("an offset")
+    }
+
+    proptest! {
+        #[test]
+        fn it_answers_as_the_plain_set_of_offsets(
+            offsets in prop::collection::btree_set((0_i64..3, 0_i64..50), 0..40),
+            limit in 0_i64..50, from in 0_i64..50, length in 0_i64..10,
+        ) {
+            let records: Vec<_> = offsets.iter().map(|(partition, position)| record(*partition, *position, 1)).collect();
+            let (one, two) = records.split_at(records.len() / 2);
+            let all = Wanted::of(&[batch(&[two], &[]), batch(&[], one)]);
+            let partition = record(1, 0, 1).partition;
+            let wanted = all.up_to(&[(partition, offset(limit))].into());
+            let left: BTreeSet<i64> =
+                offsets.iter().filter(|(p, position)| *p == 1 && *position <= limit).map(|(_, o)| *o).collect();
+            prop_assert_eq!(wanted.is_empty(), left.is_empty());
+            for position in 0..50 {
+                prop_assert_eq!(wanted.contains(partition, offset(position)), left.contains(&position));
+            }
+            let span = Span { lowest: offset(from), highest: offset(from + length) };
+            prop_assert_eq!(wanted.meets(partition, span), left.range(from..=from + length).next().is_some());
+        }
+    }
+}
