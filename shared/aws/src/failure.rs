@@ -112,7 +112,7 @@ where
         SdkError::ServiceError(answer) => {
             by_code(answer.err().code()).unwrap_or_else(|| by_status(answer.raw().status().as_u16()))
         }
-        SdkError::ResponseError(answer) => by_unreadable(answer.raw().status().as_u16()),
+        SdkError::ResponseError(answer) => by_status(answer.raw().status().as_u16()),
         SdkError::TimeoutError(_) => Kind::Unreachable,
         SdkError::ConstructionFailure(_) => without_answer(error, Kind::Rejected),
         _ => without_answer(error, Kind::Unreachable),
@@ -125,19 +125,16 @@ fn by_code(code: Option<&str>) -> Option<Kind> {
     CODES.iter().find(|(known, _)| *known == code).map(|(_, kind)| *kind)
 }
 
+/// A success among failures is an answer that can't be read, say a proxy's page: it proves nothing.
 fn by_status(status: u16) -> Kind {
     match status {
+        200..300 => Kind::Unreachable,
         401 | 403 => Kind::Denied,
         404 => Kind::NotFound,
         429 => Kind::Throttled,
         408 | 500.. => Kind::Unreachable,
         _ => Kind::Rejected,
     }
-}
-
-/// An answer whose body can't be read, say a proxy's page: a success among them proves nothing.
-fn by_unreadable(status: u16) -> Kind {
-    if status < 300 { Kind::Unreachable } else { by_status(status) }
 }
 
 /// A call that brought no answer: without credentials it was never sent.
@@ -180,8 +177,9 @@ mod tests {
 
     #[test]
     fn statuses_tell_what_to_do() {
-        let kinds = [301, 400, 401, 403, 404, 408, 409, 429, 500, 503].map(by_status);
+        let kinds = [200, 301, 400, 401, 403, 404, 408, 409, 429, 500, 503].map(by_status);
         let expected = [
+            Kind::Unreachable,
             Kind::Rejected,
             Kind::Rejected,
             Kind::Denied,
@@ -194,11 +192,5 @@ mod tests {
             Kind::Unreachable,
         ];
         assert_eq!(kinds, expected);
-    }
-
-    #[test]
-    fn a_success_that_cant_be_read_proves_nothing() {
-        assert_eq!(by_unreadable(200), Kind::Unreachable);
-        assert_eq!(by_unreadable(403), Kind::Denied);
     }
 }
