@@ -128,11 +128,10 @@ fn by_code(code: Option<&str>) -> Option<Kind> {
 /// A success among failures is an answer that can't be read, say a proxy's page: it proves nothing.
 fn by_status(status: u16) -> Kind {
     match status {
-        200..300 => Kind::Unreachable,
         401 | 403 => Kind::Denied,
         404 => Kind::NotFound,
         429 => Kind::Throttled,
-        408 | 500.. => Kind::Unreachable,
+        200..300 | 408 | 500.. => Kind::Unreachable,
         _ => Kind::Rejected,
     }
 }

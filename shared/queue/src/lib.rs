@@ -59,7 +59,7 @@ pub trait CommitQueue: Debug + Send + Sync {
     /// Lets messages go for good. After an error some of them may be left; deleting twice is fine.
     async fn delete(&self, receipts: &[Receipt]) -> Result<(), QueueError>;
 
-    /// Hides messages for `visibility` from now on, at most 12 hours; zero gives them back at once.
+    /// Hides messages for `visibility` from now on, at most 12 hours since they were received; zero gives them back at once.
     /// A message that is no longer held is left alone.
     async fn hide(&self, receipts: &[Receipt], visibility: Duration) -> Result<(), QueueError>;
 }

@@ -28,7 +28,7 @@ use entries::{deletes, hides, sends};
 /// The longest that SQS waits for a message.
 const MAX_WAIT: Duration = Duration::from_secs(20);
 /// The longest that SQS hides a message: 12 hours.
-const MAX_VISIBILITY: Duration = Duration::from_secs(12 * 60 * 60);
+const MAX_VISIBILITY: Duration = Duration::from_hours(12);
 /// Requests at a time when more than one batch is received.
 const PARALLEL_RECEIVES: usize = 8;
 
@@ -241,7 +241,7 @@ impl CommitQueue for SqsQueue {
     }
 }
 
-impl<'a> Change<'a> {
+impl Change<'_> {
     const fn operation(self) -> Operation {
         match self {
             Self::Send(_) => Operation::Send,

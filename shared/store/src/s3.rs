@@ -120,13 +120,10 @@ impl ObjectStore for S3Store {
     async fn head(&self, location: &Location) -> Result<ObjectMeta, StoreError> {
         let request = self.client.head_object().bucket(location.bucket()).key(location.key());
         let answer = request.send().await.map_err(failed(Operation::Head, location))?;
-        match answer.content_length().and_then(|size| u64::try_from(size).ok()) {
-            Some(size) => Ok(ObjectMeta { size }),
-            None => {
-                let source = "the answer names no size";
-                Err(StoreError::new(Kind::Unreachable, Operation::Head, location, source))
-            }
-        }
+        let size = answer.content_length().and_then(|size| u64::try_from(size).ok());
+        size.map(|size| ObjectMeta { size }).ok_or_else(|| {
+            StoreError::new(Kind::Unreachable, Operation::Head, location, "the answer names no size")
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! `iceberg`'s FileIO over the store port.
+//! `iceberg`'s `FileIO` over the store port.
 
 use std::sync::Arc;
 

@@ -1,6 +1,8 @@
 //! The ops bucket over a store in memory: where its objects lie, in which order they are put, and
 //! what becomes of damaged ones.
 
+#![expect(clippy::expect_used, reason = "tests fail by panicking")]
+
 use std::sync::Arc;
 
 use bytes::Bytes;

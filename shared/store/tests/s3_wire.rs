@@ -4,6 +4,8 @@
 //! trailing checksums (Alibaba OSS), headers beyond an allow-list (S3 Tables, which also answers
 //! 403 to `Connection: keep-alive` and `Expect`). So the request's bytes are looked at as they arrive.
 
+#![expect(clippy::expect_used, reason = "tests fail by panicking")]
+
 use std::error::Error;
 use std::time::Duration;
 

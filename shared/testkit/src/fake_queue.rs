@@ -161,7 +161,9 @@ impl CommitQueue for FakeQueue {
         }
         let now = self.clock.now();
         let mut state = self.state();
-        bodies.iter().for_each(|body| drop(state.push(body, now)));
+        for body in bodies {
+            state.push(body, now);
+        }
         Ok(())
     }
 
@@ -227,7 +229,7 @@ mod tests {
         let (clock, queue) = queue();
         queue.send(&["a".to_owned()]).await.expect("it sends");
         let first = receive(&queue).await;
-        clock.advance(VISIBILITY - Duration::from_millis(1));
+        clock.advance(Duration::from_millis(29_999));
         assert_eq!(receive(&queue).await, []);
         clock.advance(Duration::from_millis(1));
         let second = receive(&queue).await;

@@ -13,7 +13,11 @@ const EMPTY_ANSWERS: usize = 2;
 const WAIT: Duration = Duration::from_secs(1);
 
 /// Runs the suite on a queue that nobody else uses, that is empty, and whose visibility time-out is
-/// at least 20 s. It is empty afterwards. Panics on what a queue does wrong.
+/// at least 20 s. It is empty afterwards.
+///
+/// # Panics
+///
+/// On what a queue does wrong.
 pub async fn queue_conformance(queue: &dyn CommitQueue) {
     assert_eq!(queue.receive(10, Duration::ZERO).await.expect("receive"), [], "the queue must be empty");
     delivers_what_was_sent(queue).await;

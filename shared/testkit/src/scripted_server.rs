@@ -80,6 +80,10 @@ pub struct ScriptedServer {
 impl ScriptedServer {
     /// Starts a server on a free port of 127.0.0.1. Request by request it follows `script`; the last
     /// reply is repeated.
+    ///
+    /// # Panics
+    ///
+    /// When no port is free.
     pub async fn start(script: impl IntoIterator<Item = Reply>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");

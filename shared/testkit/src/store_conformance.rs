@@ -5,8 +5,12 @@
 use bytes::Bytes;
 use icefall_store::{Location, ObjectStore, StoreError};
 
-/// Runs the suite below `base`, an empty place of a bucket that is there. Panics on what a store
-/// does wrong. The names fit into a table bucket's `data/` folder.
+/// Runs the suite below `base`, an empty place of a bucket that is there. The names fit into a table
+/// bucket's `data/` folder.
+///
+/// # Panics
+///
+/// On what a store does wrong.
 pub async fn store_conformance(store: &dyn ObjectStore, base: &Location) {
     reads_what_was_put(store, base).await;
     repeats_and_replaces(store, base).await;
@@ -16,7 +20,7 @@ pub async fn store_conformance(store: &dyn ObjectStore, base: &Location) {
 }
 
 async fn reads_what_was_put(store: &dyn ObjectStore, base: &Location) {
-    let large: Vec<u8> = (0..3_000_000_u32).flat_map(|n| n.to_le_bytes()).collect();
+    let large: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
     for (name, body) in [("one", b"x".to_vec()), ("empty", Vec::new()), ("large", large)] {
         let (place, body) = (base.child(&format!("{name}.parquet")), Bytes::from(body));
         store.put(&place, body.clone()).await.expect("put");
