@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use icefall_manifest::{BatchManifest, Encoding, Fingerprint, Offset, Partition, RecordId};
+use icefall_manifest::{BatchManifest, Encoding, Fingerprint, Offset, Partition, RecordId, RecordList};
 use proptest::prelude::*;
 
 use crate::testing::{World, batch, record};
@@ -82,7 +82,7 @@ impl Model {
 }
 
 fn all(batch: &BatchManifest) -> Vec<RecordId> {
-    batch.record_lists().flat_map(|list| list.iter()).collect()
+    batch.record_lists().flat_map(RecordList::iter).collect()
 }
 
 /// The ledger's verdict in the model's terms.
@@ -140,7 +140,9 @@ impl Shape {
             files[usize::from(*place)].push(RecordId { encoding: self.encoding, ..id });
         }
         if self.backwards {
-            files.iter_mut().for_each(|records| records.reverse());
+            for records in &mut files {
+                records.reverse();
+            }
         }
         let [_, one, two, dead] = &files;
         let data: Vec<&[RecordId]> =
