@@ -1,0 +1,17 @@
+//! Rows as partitioned Parquet data files with Iceberg metrics.
+//!
+//! A [`FileFormat`] is a table's schema, partition spec and write properties made ready once. It takes
+//! a batch of rows, splits them by partition (order is kept, so that each row of a file can be traced
+//! to the record it came from), and gives finished files with the entry that a manifest needs: counts,
+//! sizes and bounds. Nothing here touches a store: a file is bytes until its caller has put them.
+
+mod bounds;
+mod format;
+mod metrics;
+mod parquet_file;
+mod partition;
+mod path;
+mod single_value;
+
+pub use format::{DataFileError, FileFormat, NewDataFile, UnsupportedTable};
+pub use metrics::MetricsMode;

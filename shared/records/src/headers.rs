@@ -1,0 +1,129 @@
+//! Record headers: a list of objects, each a name and its bytes.
+//!
+//! The mapping writes bytes as Java does, signed, and sometimes as others do, unsigned; both are
+//! the same byte. Names may repeat and keep their order.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+
+/// A header.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Header<'a> {
+    /// Its name.
+    pub name: Cow<'a, str>,
+    /// Its bytes; `None` when null.
+    pub value: Option<Vec<u8>>,
+}
+
+/// Reads the JSON text of a header list. `None`: it is not one.
+pub(crate) fn parse(text: &str) -> Option<Vec<Header<'_>>> {
+    if text == "[]" {
+        return Some(Vec::new());
+    }
+    serde_json::from_str::<HeaderList<'_>>(text).ok().map(|list| list.0)
+}
+
+/// Names are borrowed where they hold no escapes, which serde does only for a type that says so.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+struct HeaderList<'a>(Vec<Header<'a>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for HeaderList<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ListVisitor).map(Self)
+    }
+}
+
+struct ListVisitor;
+
+impl<'de> Visitor<'de> for ListVisitor {
+    type Value = Vec<Header<'de>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of headers")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut headers = Vec::with_capacity(list.size_hint().unwrap_or(4));
+        while let Some(Object(more)) = list.next_element()? {
+            headers.extend(more);
+        }
+        Ok(headers)
+    }
+}
+
+/// One element of the list: an object of, usually, one header.
+struct Object<'a>(Vec<Header<'a>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor).map(Self)
+    }
+}
+
+struct ObjectVisitor;
+
+impl<'de> Visitor<'de> for ObjectVisitor {
+    type Value = Vec<Header<'de>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of header names and bytes")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Self::Value, A::Error> {
+        let mut headers = Vec::with_capacity(1);
+        while let Some((Name(name), value)) = object.next_entry::<Name<'de>, Option<Vec<i16>>>()? {
+            let value = value.map(|bytes| bytes.into_iter().map(byte::<A::Error>).collect()).transpose()?;
+            headers.push(Header { name, value });
+        }
+        Ok(headers)
+    }
+}
+
+fn byte<E: serde::de::Error>(number: i16) -> Result<u8, E> {
+    match (u8::try_from(number), i8::try_from(number)) {
+        (Ok(byte), _) => Ok(byte),
+        (_, Ok(signed)) => Ok(signed.cast_unsigned()),
+        _ => Err(E::custom("a header byte is a number from -128 to 255")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(name: &str, value: Option<&[u8]>) -> Header<'static> {
+        Header { name: Cow::Owned(name.to_owned()), value: value.map(<[u8]>::to_vec) }
+    }
+
+    #[test]
+    fn signed_and_unsigned_bytes_are_the_same_byte() {
+        let headers = parse(r#"[{"a":[-128,-1,0,127]},{"a":[128,255]}]"#).expect("headers");
+        assert_eq!(headers, [header("a", Some(&[128, 255, 0, 127])), header("a", Some(&[128, 255]))]);
+    }
+
+    #[test]
+    fn null_empty_and_escaped_headers_are_kept() {
+        let headers = parse(r#"[{"n":null},{"e":[]},{"caf\u00e9":[1],"second":[2]}]"#).expect("headers");
+        let expected = [
+            header("n", None),
+            header("e", Some(&[])),
+            header("café", Some(&[1])),
+            header("second", Some(&[2])),
+        ];
+        assert_eq!(headers, expected);
+    }
+
+    #[test]
+    fn what_is_no_header_list_is_refused() {
+        for text in [r#"{"a":[1]}"#, "5", r#"[["a",[1]]]"#, r#"[{"a":[256]}]"#, r#"[{"a":[-129]}]"#] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+        assert_eq!(parse(r#"[{"a":[1.5]}]"#), None);
+        assert_eq!(parse(r#"[{"a":"AAE="}]"#), None);
+    }
+}

@@ -1,0 +1,218 @@
+//! A fast reader for the event's usual shape.
+//!
+//! Reading an event costs more than all that is done with its records unless it is kept to finding
+//! where fields begin and end. This reader does only that. It is no second definition of what an
+//! event is: at anything unusual (an escape in a name, a field twice, text that is not JSON) it gives
+//! up, and the complete reader decides. Where it does not give up, both find the same fields, which a
+//! property test holds it to.
+//!
+//! The content of strings is left to those who use them: a control character in a base64 string is
+//! found by the decoder, as that record's fault.
+
+use memchr::memchr;
+
+use crate::envelope::{RawEvent, RawRecord};
+
+/// Nesting that is followed in fields that nobody reads; deeper is left to the complete reader.
+const MAX_DEPTH: usize = 16;
+
+/// The event's fields, or `None` when it is not of the usual shape.
+pub(crate) fn event(text: &str) -> Option<RawEvent<'_>> {
+    let mut cursor = Cursor { text, at: 0 };
+    let mut event = RawEvent::default();
+    let mut records = None;
+    cursor.object(|cursor, name| match name {
+        "records" => {
+            let mut list = Vec::new();
+            cursor
+                .object(|cursor, _| cursor.list(|cursor| cursor.record().map(|record| list.push(record))))?;
+            records.replace(list).is_none().then_some(())
+        }
+        "eventSource" => cursor.field(&mut event.source),
+        "eventSourceArn" => cursor.field(&mut event.source_arn),
+        "bootstrapServers" => cursor.field(&mut event.bootstrap_servers),
+        _ => cursor.value(0).map(|_| ()),
+    })?;
+    event.records = records?;
+    [&mut event.source, &mut event.source_arn, &mut event.bootstrap_servers].into_iter().for_each(drop_null);
+    cursor.space();
+    (cursor.at == text.len()).then_some(event)
+}
+
+struct Cursor<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn rest(&self) -> &'a [u8] {
+        self.text.as_bytes().get(self.at..).unwrap_or_default()
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\n' | b'\r' | b'\t')) {
+            self.at += 1;
+        }
+    }
+
+    /// Takes `byte` after any white space.
+    fn take(&mut self, byte: u8) -> Option<()> {
+        self.space();
+        self.take_here(byte)
+    }
+
+    fn take_here(&mut self, byte: u8) -> Option<()> {
+        (self.peek()? == byte).then(|| self.at += 1)
+    }
+
+    fn object(&mut self, mut member: impl FnMut(&mut Self, &'a str) -> Option<()>) -> Option<()> {
+        self.take(b'{')?;
+        if self.take(b'}').is_some() {
+            return Some(());
+        }
+        loop {
+            self.space();
+            let name = self.name()?;
+            self.take(b':')?;
+            self.space();
+            member(self, name)?;
+            if self.take(b',').is_none() {
+                return self.take(b'}');
+            }
+        }
+    }
+
+    fn list(&mut self, mut element: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
+        self.take(b'[')?;
+        if self.take(b']').is_some() {
+            return Some(());
+        }
+        loop {
+            self.space();
+            element(self)?;
+            if self.take(b',').is_none() {
+                return self.take(b']');
+            }
+        }
+    }
+
+    /// A member's name, which holds no escape.
+    fn name(&mut self) -> Option<&'a str> {
+        let text = self.string()?;
+        let name = text.get(1..text.len() - 1)?;
+        let plain = name.bytes().all(|byte| byte >= 0x20 && byte != b'\\');
+        plain.then_some(name)
+    }
+
+    /// A string with its quotes. One that holds an escaped quote is not looked into.
+    fn string(&mut self) -> Option<&'a str> {
+        let rest = self.rest();
+        if rest.first() != Some(&b'"') {
+            return None;
+        }
+        let length = memchr(b'"', rest.get(1..)?)?;
+        if rest.get(length) == Some(&b'\\') {
+            return None;
+        }
+        let start = self.at;
+        self.at += length + 2;
+        self.text.get(start..self.at)
+    }
+
+    fn number(&mut self) -> Option<()> {
+        let _ = self.take_here(b'-');
+        if self.take_here(b'0').is_none() {
+            self.digits()?;
+        }
+        if self.take_here(b'.').is_some() {
+            self.digits()?;
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.at += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Some(())
+    }
+
+    fn digits(&mut self) -> Option<()> {
+        let count = self.rest().iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.at += count;
+        (count > 0).then_some(())
+    }
+
+    fn word(&mut self, word: &str) -> Option<()> {
+        self.rest().starts_with(word.as_bytes()).then(|| self.at += word.len())
+    }
+
+    /// Any value.
+    fn value(&mut self, depth: usize) -> Option<&'a str> {
+        let start = self.at;
+        match self.peek()? {
+            b'"' => return self.string(),
+            b'n' => self.word("null")?,
+            b't' => self.word("true")?,
+            b'f' => self.word("false")?,
+            b'{' | b'[' if depth >= MAX_DEPTH => return None,
+            b'{' => self.object(|cursor, _| cursor.inner(depth))?,
+            b'[' => self.list(|cursor| cursor.inner(depth))?,
+            _ => self.number()?,
+        }
+        self.text.get(start..self.at)
+    }
+
+    /// A value within another. Its strings are looked into, since the complete reader would.
+    fn inner(&mut self, depth: usize) -> Option<()> {
+        let text = self.value(depth + 1)?;
+        let escaped = text.starts_with('"') && text.contains('\\');
+        (!escaped).then_some(())
+    }
+
+    fn field(&mut self, slot: &mut Option<&'a str>) -> Option<()> {
+        if slot.is_some() {
+            return None;
+        }
+        *slot = Some(self.value(0)?);
+        Some(())
+    }
+
+    fn record(&mut self) -> Option<RawRecord<'a>> {
+        let start = self.at;
+        let mut record = RawRecord::default();
+        self.object(|cursor, name| match name {
+            "topic" => cursor.field(&mut record.topic),
+            "partition" => cursor.field(&mut record.partition),
+            "offset" => cursor.field(&mut record.offset),
+            "timestamp" => cursor.field(&mut record.timestamp),
+            "timestampType" => cursor.field(&mut record.timestamp_type),
+            "key" => cursor.field(&mut record.key),
+            "value" => cursor.field(&mut record.value),
+            "headers" => cursor.field(&mut record.headers),
+            "keySchemaMetadata" => cursor.field(&mut record.key_schema),
+            "valueSchemaMetadata" => cursor.field(&mut record.value_schema),
+            _ => cursor.value(0).map(|_| ()),
+        })?;
+        record.text = self.text.get(start..self.at)?;
+        drop_nulls(&mut record);
+        Some(record)
+    }
+}
+
+/// A null is kept until its object ends, so that a second field of the same name is seen.
+fn drop_null(slot: &mut Option<&str>) {
+    slot.take_if(|text| *text == "null");
+}
+
+fn drop_nulls(record: &mut RawRecord<'_>) {
+    [&mut record.topic, &mut record.partition, &mut record.offset, &mut record.timestamp]
+        .into_iter()
+        .for_each(drop_null);
+    [&mut record.timestamp_type, &mut record.key, &mut record.value].into_iter().for_each(drop_null);
+    [&mut record.headers, &mut record.key_schema, &mut record.value_schema].into_iter().for_each(drop_null);
+}
