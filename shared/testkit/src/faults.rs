@@ -32,6 +32,18 @@ pub enum Call {
     Delete,
     /// Hiding messages.
     Hide,
+    /// Loading a table.
+    LoadTable,
+    /// Creating a table.
+    CreateTable,
+    /// Committing to a table.
+    Commit,
+    /// Creating a namespace.
+    CreateNamespace,
+    /// Loading a namespace.
+    LoadNamespace,
+    /// Listing the tables of a namespace.
+    ListTables,
 }
 
 /// When a call fails.
@@ -52,8 +64,12 @@ pub enum Failure {
     Denied,
     /// Too many calls.
     Throttled,
-    /// No usable answer.
+    /// No usable answer; of a commit, an unknown outcome.
     Unreachable,
+    /// No connection, so that nothing can have been sent.
+    NoConnection,
+    /// Somebody else was faster. Stores and queues know no such thing and refuse the request.
+    Conflict,
     /// The request is refused as such.
     Rejected,
 }
@@ -209,8 +225,8 @@ fn store_error(
         Failure::NotFound => StoreError::NotFound { attempt, source },
         Failure::Denied => StoreError::Denied { attempt, source },
         Failure::Throttled => StoreError::Throttled { attempt, source },
-        Failure::Unreachable => StoreError::Unreachable { attempt, source },
-        Failure::Rejected => StoreError::Rejected { attempt, source },
+        Failure::Unreachable | Failure::NoConnection => StoreError::Unreachable { attempt, source },
+        Failure::Rejected | Failure::Conflict => StoreError::Rejected { attempt, source },
     }
 }
 
@@ -258,8 +274,8 @@ fn queue_error(operation: icefall_queue::Operation) -> impl FnOnce(Failure) -> Q
         Failure::NotFound => QueueError::NotFound { operation, queue, source },
         Failure::Denied => QueueError::Denied { operation, queue, source },
         Failure::Throttled => QueueError::Throttled { operation, queue, source },
-        Failure::Unreachable => QueueError::Unreachable { operation, queue, source },
-        Failure::Rejected => QueueError::Rejected { operation, queue, source },
+        Failure::Unreachable | Failure::NoConnection => QueueError::Unreachable { operation, queue, source },
+        Failure::Rejected | Failure::Conflict => QueueError::Rejected { operation, queue, source },
     }
 }
 

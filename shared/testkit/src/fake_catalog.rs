@@ -1,0 +1,301 @@
+//! A catalog in memory that commits as the Iceberg REST specification says.
+//!
+//! The ledger's promises rest on what a catalog refuses, so this one is strict where real ones are: all
+//! requirements are checked against the very metadata that the updates are applied to, under one lock, and a
+//! sequence number that isn't above the table's last is a conflict. Metadata is changed by the `iceberg` crate's
+//! own builder and passes through its JSON form on each commit, so what a test loads is what a server would send.
+//! Time is the given clock's; table UUIDs follow from the order of creations.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use iceberg::spec::{FormatVersion, SortOrder, TableMetadata, TableMetadataBuilder};
+use iceberg::{NamespaceIdent, TableIdent, TableUpdate};
+use icefall_catalog::{
+    Catalog, CatalogError, Commit, CommitOutcome, LoadedTable, Namespace, NewTable, Operation, Reason,
+    Snapshots,
+};
+use icefall_clock::{Clock, Entropy};
+use serde_json::Value;
+
+use crate::SeededEntropy;
+
+/// The bucket that tables are put in when their creator names no location.
+const BUCKET: &str = "lake";
+/// The property by which a creation asks for a format version; it is not kept as a property.
+const FORMAT_VERSION: &str = "format-version";
+
+/// A catalog in memory.
+#[derive(Debug)]
+pub struct FakeCatalog {
+    clock: Arc<dyn Clock>,
+    entropy: SeededEntropy,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    namespaces: BTreeSet<NamespaceIdent>,
+    tables: BTreeMap<TableIdent, Entry>,
+    commits: Vec<(TableIdent, Commit)>,
+}
+
+/// One table as it stands.
+#[derive(Clone, Debug)]
+struct Entry {
+    metadata: Arc<TableMetadata>,
+    version: u32,
+}
+
+impl Entry {
+    fn metadata_location(&self) -> String {
+        format!("{}/metadata/v{}.metadata.json", self.metadata.location(), self.version)
+    }
+
+    fn loaded(&self) -> LoadedTable {
+        LoadedTable::new(Arc::clone(&self.metadata), Some(self.metadata_location()))
+    }
+}
+
+impl FakeCatalog {
+    /// A catalog without namespaces.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, entropy: SeededEntropy::new(0), state: Mutex::default() }
+    }
+
+    /// A catalog with this namespace, as most tests need it.
+    #[must_use]
+    pub fn with_namespace(clock: Arc<dyn Clock>, namespace: &str) -> Self {
+        let catalog = Self::new(clock);
+        catalog.state().namespaces.insert(NamespaceIdent::new(namespace.to_owned()));
+        catalog
+    }
+
+    /// The table's current metadata, if it is there; no call is counted.
+    #[must_use]
+    pub fn peek(&self, table: &TableIdent) -> Option<Arc<TableMetadata>> {
+        self.state().tables.get(table).map(|entry| Arc::clone(&entry.metadata))
+    }
+
+    /// All that was committed, in order; refused commits are not among them.
+    #[must_use]
+    pub fn commits(&self) -> Vec<(TableIdent, Commit)> {
+        self.state().commits.clone()
+    }
+
+    /// Takes a table away, as an operator would; says whether it was there.
+    pub fn drop_table(&self, table: &TableIdent) -> bool {
+        self.state().tables.remove(table).is_some()
+    }
+
+    /// Puts `metadata` in the table's place, as a restore from a backup would.
+    pub fn replace(&self, table: &TableIdent, metadata: TableMetadata) {
+        let mut state = self.state();
+        let version = state.tables.get(table).map_or(0, |entry| entry.version) + 1;
+        state.namespaces.insert(table.namespace().clone());
+        state.tables.insert(table.clone(), Entry { metadata: Arc::new(metadata), version });
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn created(&self, table: &TableIdent, new: &NewTable) -> Result<TableMetadata, String> {
+        let mut properties = new.properties.clone();
+        let version = match properties.remove(FORMAT_VERSION).as_deref() {
+            None | Some("2") => FormatVersion::V2,
+            Some("3") => FormatVersion::V3,
+            Some(other) => return Err(format!("there is no format version {other}")),
+        };
+        let folder = table.namespace().join("/");
+        let location = new.location.clone();
+        let location = location.unwrap_or_else(|| format!("s3://{BUCKET}/{folder}/{}", table.name()));
+        let builder = TableMetadataBuilder::new(
+            new.schema.clone(),
+            new.partition_spec.clone(),
+            SortOrder::unsorted_order(),
+            location,
+            version,
+            properties.into_iter().collect(),
+        );
+        let built = builder.and_then(|builder| builder.assign_uuid(self.entropy.uuid()).build());
+        built.map_err(text).and_then(|built| stamped(&built.metadata, self.clock.now().unix_ms_signed()))
+    }
+
+    /// The table after `commit`, or the refusal of it.
+    fn committed(
+        &self,
+        table: &TableIdent,
+        entry: &Entry,
+        commit: &Commit,
+    ) -> Result<Entry, Box<CommitOutcome>> {
+        let reason = |message: String| refusal(Operation::Commit, table, message);
+        let conflict = |message| Box::new(CommitOutcome::Conflict(reason(message)));
+        let metadata = &entry.metadata;
+        for requirement in commit.requirements() {
+            requirement.check(Some(metadata)).map_err(|error| conflict(text(error)))?;
+        }
+        if let Some(message) = stale_sequence_number(metadata, commit.updates()) {
+            return Err(conflict(message));
+        }
+        let builder = metadata.as_ref().clone().into_builder(Some(entry.metadata_location()));
+        let applied =
+            commit.updates().iter().cloned().try_fold(builder, |builder, update| update.apply(builder));
+        let built = applied.and_then(TableMetadataBuilder::build).map_err(text);
+        let updated_ms = updated_ms(metadata, commit.updates(), self.clock.now().unix_ms_signed());
+        let after = built.and_then(|built| stamped(&built.metadata, updated_ms));
+        let after = after.map_err(|message| Box::new(CommitOutcome::Rejected(reason(message))))?;
+        Ok(Entry { metadata: Arc::new(after), version: entry.version + 1 })
+    }
+}
+
+#[async_trait]
+impl Catalog for FakeCatalog {
+    async fn load_table(
+        &self,
+        table: &TableIdent,
+        snapshots: Snapshots,
+    ) -> Result<LoadedTable, CatalogError> {
+        let entry = self.state().tables.get(table).cloned();
+        let entry = entry.ok_or_else(|| CatalogError::NotFound(no_table(Operation::LoadTable, table)))?;
+        if snapshots == Snapshots::All {
+            return Ok(entry.loaded());
+        }
+        let metadata = referenced_only(&entry.metadata)
+            .map_err(|message| CatalogError::Malformed(refusal(Operation::LoadTable, table, message)))?;
+        Ok(LoadedTable::new(Arc::new(metadata), Some(entry.metadata_location())))
+    }
+
+    async fn create_table(&self, table: &TableIdent, new: &NewTable) -> Result<LoadedTable, CatalogError> {
+        let reason = |message: &str| refusal(Operation::CreateTable, table, message);
+        let mut state = self.state();
+        if !state.namespaces.contains(table.namespace()) {
+            return Err(CatalogError::NotFound(reason("there is no such namespace")));
+        }
+        if state.tables.contains_key(table) {
+            return Err(CatalogError::AlreadyExists(reason("there is such a table")));
+        }
+        let metadata =
+            self.created(table, new).map_err(|message| CatalogError::Rejected(reason(&message)))?;
+        let entry = Entry { metadata: Arc::new(metadata), version: 1 };
+        let loaded = entry.loaded();
+        state.tables.insert(table.clone(), entry);
+        Ok(loaded)
+    }
+
+    async fn commit(&self, table: &TableIdent, commit: &Commit) -> CommitOutcome {
+        let mut state = self.state();
+        let Some(entry) = state.tables.get(table) else {
+            return CommitOutcome::NotFound(no_table(Operation::Commit, table));
+        };
+        match self.committed(table, entry, commit) {
+            Ok(entry) => {
+                let loaded = entry.loaded();
+                state.tables.insert(table.clone(), entry);
+                state.commits.push((table.clone(), commit.clone()));
+                CommitOutcome::Committed(Box::new(loaded))
+            }
+            Err(refused) => *refused,
+        }
+    }
+
+    async fn create_namespace(&self, namespace: &NamespaceIdent) -> Result<(), CatalogError> {
+        if self.state().namespaces.insert(namespace.clone()) {
+            return Ok(());
+        }
+        let reason =
+            Reason::new(Operation::CreateNamespace, namespace.join("."), "there is such a namespace");
+        Err(CatalogError::AlreadyExists(reason))
+    }
+
+    async fn load_namespace(&self, namespace: &NamespaceIdent) -> Result<Namespace, CatalogError> {
+        if self.state().namespaces.contains(namespace) {
+            return Ok(Namespace { name: namespace.clone(), properties: BTreeMap::new() });
+        }
+        Err(CatalogError::NotFound(no_namespace(Operation::LoadNamespace, namespace)))
+    }
+
+    async fn list_tables(&self, namespace: &NamespaceIdent) -> Result<Vec<TableIdent>, CatalogError> {
+        let state = self.state();
+        if !state.namespaces.contains(namespace) {
+            return Err(CatalogError::NotFound(no_namespace(Operation::ListTables, namespace)));
+        }
+        Ok(state.tables.keys().filter(|table| table.namespace() == namespace).cloned().collect())
+    }
+}
+
+fn refusal(operation: Operation, table: &TableIdent, message: impl Into<String>) -> Reason {
+    Reason::new(operation, table.to_string(), message)
+}
+
+fn no_table(operation: Operation, table: &TableIdent) -> Reason {
+    refusal(operation, table, "there is no such table")
+}
+
+fn no_namespace(operation: Operation, namespace: &NamespaceIdent) -> Reason {
+    Reason::new(operation, namespace.join("."), "there is no such namespace")
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` hands over")]
+fn text(error: iceberg::Error) -> String {
+    error.to_string()
+}
+
+/// Iceberg specification, "Sequence Numbers": each new snapshot's is above the table's last. The crate's builder lets
+/// snapshots without a parent through, which no catalog does. One that is known already is refused for good instead.
+fn stale_sequence_number(metadata: &TableMetadata, updates: &[TableUpdate]) -> Option<String> {
+    let last = metadata.last_sequence_number();
+    updates.iter().find_map(|update| match update {
+        TableUpdate::AddSnapshot { snapshot }
+            if snapshot.sequence_number() <= last
+                && metadata.snapshot_by_id(snapshot.snapshot_id()).is_none() =>
+        {
+            let stale = snapshot.sequence_number();
+            Some(format!("sequence number {stale} is not above the table's last, {last}"))
+        }
+        _ => None,
+    })
+}
+
+/// Never before what the table has seen, since snapshots carry their makers' clocks.
+fn updated_ms(metadata: &TableMetadata, updates: &[TableUpdate], now_ms: i64) -> i64 {
+    let added = updates.iter().filter_map(|update| match update {
+        TableUpdate::AddSnapshot { snapshot } => Some(snapshot.timestamp_ms()),
+        _ => None,
+    });
+    added.fold(now_ms.max(metadata.last_updated_ms()), i64::max)
+}
+
+/// `metadata` as its JSON form brings it back, updated at `updated_ms`: the builder takes the system's time.
+fn stamped(metadata: &TableMetadata, updated_ms: i64) -> Result<TableMetadata, String> {
+    through_json(metadata, |fields| {
+        fields.insert("last-updated-ms".to_owned(), updated_ms.into());
+    })
+}
+
+/// What a server answers to `snapshots=refs`.
+fn referenced_only(metadata: &TableMetadata) -> Result<TableMetadata, String> {
+    through_json(metadata, |fields| {
+        let refs = fields.get("refs").and_then(Value::as_object);
+        let ids =
+            refs.into_iter().flat_map(serde_json::Map::values).filter_map(|held| held.get("snapshot-id"));
+        let referenced: Vec<Value> = ids.cloned().collect();
+        if let Some(snapshots) = fields.get_mut("snapshots").and_then(Value::as_array_mut) {
+            snapshots
+                .retain(|snapshot| snapshot.get("snapshot-id").is_some_and(|id| referenced.contains(id)));
+        }
+    })
+}
+
+fn through_json(
+    metadata: &TableMetadata,
+    change: impl FnOnce(&mut serde_json::Map<String, Value>),
+) -> Result<TableMetadata, String> {
+    let mut json = serde_json::to_value(metadata).map_err(|error| error.to_string())?;
+    if let Some(fields) = json.as_object_mut() {
+        change(fields);
+    }
+    serde_json::from_value(json).map_err(|error| error.to_string())
+}
