@@ -1,0 +1,85 @@
+//! Ending by one's own deadline, before the platform's.
+//!
+//! Lambda kills a function at its time limit without a word. A round that ends by itself lets its
+//! messages be seen again soon, leaves no heartbeat that looks like a crash, and says what it left.
+
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use icefall_clock::{Clock, Timestamp};
+
+/// Until when new work is begun, and when begun work is given up.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Deadline {
+    give_up: Timestamp,
+    reserve: Duration,
+}
+
+/// Work that was given up at the deadline. What it had sent may still arrive: its outcome is unknown.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct GivenUp;
+
+impl Deadline {
+    /// The deadline of an invocation that the platform ends at `platform`. A tenth of the time left is
+    /// kept for ending in order (at most 10 s), a quarter (at most 60 s) for work that has begun.
+    #[must_use]
+    pub(crate) fn before(platform: Timestamp, now: Timestamp) -> Self {
+        let left = platform.since(now);
+        let ending = (left / 10).min(Duration::from_secs(10));
+        let reserve = (left / 4).min(Duration::from_mins(1));
+        Self { give_up: now.plus(left.saturating_sub(ending)), reserve }
+    }
+
+    /// Whether new work may still begin.
+    #[must_use]
+    pub(crate) fn allows_work(&self, now: Timestamp) -> bool {
+        now.plus(self.reserve) < self.give_up
+    }
+
+    /// The last moment at which a round should stop gathering messages.
+    #[must_use]
+    pub(crate) fn gather_until(&self, wanted: Timestamp, now: Timestamp) -> Timestamp {
+        let latest = now.plus(self.give_up.since(now).saturating_sub(self.reserve));
+        wanted.min(latest)
+    }
+
+    /// Runs `work`, and gives it up when the deadline comes.
+    pub(crate) async fn hold<T>(
+        &self,
+        clock: &dyn Clock,
+        work: impl Future<Output = T> + Send,
+    ) -> Result<T, GivenUp> {
+        let alarm = clock.sleep(self.give_up.since(clock.now()));
+        match select(pin!(work), alarm).await {
+            Either::Left((result, _)) => Ok(result),
+            Either::Right(((), _)) => Err(GivenUp),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_unix_ms(1_000_000);
+
+    fn deadline(seconds: u64) -> Deadline {
+        Deadline::before(NOW.plus(Duration::from_secs(seconds)), NOW)
+    }
+
+    #[test]
+    fn time_is_kept_for_ending_in_order() {
+        let deadline = deadline(60);
+        assert!(deadline.allows_work(NOW.plus(Duration::from_secs(38))));
+        assert!(!deadline.allows_work(NOW.plus(Duration::from_secs(40))));
+    }
+
+    #[test]
+    fn gathering_ends_before_the_reserve_begins() {
+        let wanted = NOW.plus(Duration::from_mins(10));
+        assert_eq!(deadline(60).gather_until(wanted, NOW), NOW.plus(Duration::from_secs(39)));
+        assert_eq!(deadline(60).gather_until(NOW, NOW), NOW);
+    }
+}

@@ -1,0 +1,173 @@
+//! One invocation: tables ensured, then round after round until the queue is empty or time is up.
+
+use std::collections::BTreeMap;
+
+use icefall_clock::Timestamp;
+use icefall_ledger::{Ledger, LedgerId};
+use icefall_manifest::{Branch, ClusterName, TableName};
+use icefall_queue::{QueueError, Received};
+use icefall_settings::{CommitterSettings, Settings};
+use serde::Serialize;
+use thiserror::Error;
+use tracing::{error, info};
+
+use crate::collect::{Bounds, collect};
+use crate::deadline::Deadline;
+use crate::ensure::{Wanted, ensure, wanted};
+use crate::ledger_store::LedgerStore;
+use crate::outbox::{Outboxes, Progress};
+use crate::table::Table;
+use crate::{Ports, round};
+
+/// Why an invocation ends as failed. What it settled before is settled; what it did not is queued.
+#[derive(Debug, Error)]
+pub enum DrainError {
+    /// The queue can't be read.
+    #[error("the commit queue can't be read; batch manifests wait in it")]
+    Queue(#[from] QueueError),
+    /// Some tables could not be settled, or are missing.
+    #[error(
+        "{tables} tables could not be settled and {messages} messages stay queued; the log names each with its reason"
+    )]
+    Tables {
+        /// How many tables.
+        tables: usize,
+        /// How many messages.
+        messages: usize,
+    },
+}
+
+/// What an invocation did.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Report {
+    /// Rounds that had something to settle.
+    pub rounds: usize,
+    /// Messages received.
+    pub received: usize,
+    /// Messages let go.
+    pub settled: usize,
+    /// Messages that stay queued.
+    pub waiting: usize,
+    /// Snapshots added.
+    pub snapshots: usize,
+    /// Tables that could not be settled.
+    pub failed_tables: usize,
+}
+
+/// The committer of one pipeline, kept while the function stays warm.
+#[derive(Debug)]
+pub struct Committer {
+    pub(crate) ports: Ports,
+    pub(crate) settings: Settings,
+    pub(crate) ledgers: LedgerStore,
+    tables: Vec<Wanted>,
+}
+
+/// What rounds of one invocation hand on to each other.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) progress: Progress,
+    /// Ledgers whose outboxes may hold something.
+    pub(crate) outboxes: BTreeMap<LedgerId, Ledger>,
+    pub(crate) report: Report,
+}
+
+impl Committer {
+    /// The committer that `settings` describe.
+    pub fn new(settings: Settings, ports: Ports) -> Result<Self, iceberg::Error> {
+        let tables = wanted(&settings)?;
+        let ledgers = LedgerStore::new(ports.ops.clone());
+        Ok(Self { ports, settings, ledgers, tables })
+    }
+
+    /// Works until the queue has been empty for the linger time, or until the deadline of the
+    /// platform is near.
+    pub async fn drain(&self, platform_deadline: Timestamp) -> Result<Report, DrainError> {
+        let deadline = Deadline::before(platform_deadline, self.ports.clock.now());
+        let mut state = State::default();
+        state.report.failed_tables += self.begin(&mut state, deadline).await;
+        while deadline.allows_work(self.ports.clock.now()) {
+            let messages = self.gather(deadline).await?;
+            if messages.is_empty() {
+                break;
+            }
+            round::settle(self, &mut state, messages, deadline).await;
+        }
+        self.end(state.report)
+    }
+
+    /// The clusters that the settings name.
+    pub(crate) fn clusters(&self) -> Vec<ClusterName> {
+        self.settings.cluster.iter().cloned().collect()
+    }
+
+    pub(crate) fn outboxes(&self, deadline: Deadline) -> Outboxes<'_> {
+        Outboxes {
+            ports: &self.ports,
+            ledgers: &self.ledgers,
+            pipeline: &self.settings.pipeline,
+            table: &self.settings.dead_letters,
+            deadline,
+        }
+    }
+
+    /// Ensures the tables, and delivers what an earlier invocation may have left in their outboxes.
+    async fn begin(&self, state: &mut State, deadline: Deadline) -> usize {
+        let (loaded, missing) = ensure(self.ports.catalog.as_ref(), &self.tables).await;
+        for (name, table) in loaded {
+            let branch = self.branch(&name);
+            if let Ok(table) = Table::open(name, branch, table) {
+                state.keep_outboxes(table.readable_ledgers());
+            }
+        }
+        match self.outboxes(deadline).progress().await {
+            Ok(progress) => state.progress = progress,
+            Err(fault) => {
+                error!(
+                    error = &fault as &dyn std::error::Error,
+                    "the dead-letter table can't be read; outboxes wait"
+                );
+            }
+        }
+        round::deliver(self, state, deadline).await;
+        missing
+    }
+
+    fn branch(&self, table: &TableName) -> Branch {
+        self.settings.branch(table)
+    }
+
+    async fn gather(&self, deadline: Deadline) -> Result<Vec<Received>, QueueError> {
+        let CommitterSettings { commit_interval, linger, max_messages, max_bytes } = self.settings.committer;
+        let now = self.ports.clock.now();
+        let bounds = Bounds {
+            messages: max_messages.get() as usize,
+            bytes: max_bytes.bytes(),
+            until: deadline.gather_until(now.plus(commit_interval), now),
+            linger,
+        };
+        collect(self.ports.queue.as_ref(), self.ports.clock.as_ref(), bounds).await
+    }
+
+    fn end(&self, report: Report) -> Result<Report, DrainError> {
+        self.ports.metrics.messages_left(report.waiting as u64);
+        info!(?report, "drained");
+        if report.failed_tables == 0 {
+            return Ok(report);
+        }
+        Err(DrainError::Tables { tables: report.failed_tables, messages: report.waiting })
+    }
+}
+
+impl State {
+    /// Remembers the ledgers that have something in their outbox.
+    pub(crate) fn keep_outboxes(&mut self, ledgers: Vec<Ledger>) {
+        for ledger in ledgers {
+            if ledger.outbox().entries().is_empty() {
+                self.outboxes.remove(ledger.id());
+            } else {
+                self.outboxes.insert(ledger.id().clone(), ledger);
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The tables that the settings declare, and the dead-letter table: made when they are absent.
+//!
+//! Some catalogs let two racing creations through, so a table is loaded first, created only when it
+//! is not found, and loaded again: what the catalog shows then is the table. A declared table that
+//! can't be made is reported and stands in nobody's way.
+
+use std::collections::BTreeMap;
+
+use iceberg::NamespaceIdent;
+use icefall_catalog::{Catalog, CatalogError, LoadedTable, NewTable, Snapshots};
+use icefall_manifest::TableName;
+use icefall_settings::Settings;
+use tracing::{error, info};
+
+use crate::dead_letter_table;
+use crate::failure::TableFailure;
+use crate::table::ident;
+
+/// A table that the catalog has or shall have.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    name: TableName,
+    /// How to make it; a table without stays what it is, and is missed when it is absent.
+    definition: Option<NewTable>,
+}
+
+/// All tables that `settings` speak of: declared ones, routed ones, and the dead-letter table.
+pub(crate) fn wanted(settings: &Settings) -> Result<Vec<Wanted>, iceberg::Error> {
+    let mut tables = BTreeMap::new();
+    for route in &settings.routes {
+        tables.insert(route.table.clone(), None);
+    }
+    for declared in &settings.tables {
+        let definition = declared.schema().map(|schema| NewTable {
+            schema: schema.clone(),
+            partition_spec: declared.partition_spec().cloned().unwrap_or_default(),
+            properties: declared.properties.clone(),
+            location: None,
+        });
+        tables.insert(declared.name.clone(), definition);
+    }
+    tables.insert(settings.dead_letters.clone(), Some(NewTable::new(dead_letter_table::schema()?)));
+    Ok(tables.into_iter().map(|(name, definition)| Wanted { name, definition }).collect())
+}
+
+/// Makes sure that the tables are there. Gives those that are, and how many are not.
+pub(crate) async fn ensure(
+    catalog: &dyn Catalog,
+    wanted: &[Wanted],
+) -> (Vec<(TableName, LoadedTable)>, usize) {
+    let mut loaded = Vec::new();
+    let mut missing = 0;
+    for table in wanted {
+        match ensure_one(catalog, table).await {
+            Ok(found) => loaded.push((table.name.clone(), found)),
+            Err(failure) => {
+                error!(table = %table.name, error = &failure as &dyn std::error::Error, "the table is not there; its records wait");
+                missing += 1;
+            }
+        }
+    }
+    (loaded, missing)
+}
+
+async fn ensure_one(catalog: &dyn Catalog, table: &Wanted) -> Result<LoadedTable, TableFailure> {
+    let ident = ident(&table.name)?;
+    let missing = match catalog.load_table(&ident, Snapshots::Refs).await {
+        Err(missing @ CatalogError::NotFound(_)) => missing,
+        found => return Ok(found?),
+    };
+    let Some(definition) = &table.definition else { return Err(missing.into()) };
+    ensure_namespace(catalog, ident.namespace()).await?;
+    match catalog.create_table(&ident, definition).await {
+        Ok(_) => info!(table = %table.name, "created"),
+        Err(CatalogError::AlreadyExists(_) | CatalogError::Unavailable(_)) => {}
+        Err(refused) => return Err(refused.into()),
+    }
+    Ok(catalog.load_table(&ident, Snapshots::Refs).await?)
+}
+
+async fn ensure_namespace(catalog: &dyn Catalog, namespace: &NamespaceIdent) -> Result<(), CatalogError> {
+    if catalog.namespace_exists(namespace).await? {
+        return Ok(());
+    }
+    match catalog.create_namespace(namespace).await {
+        Err(CatalogError::AlreadyExists(_)) => Ok(()),
+        created => created,
+    }
+}

@@ -1,0 +1,73 @@
+//! Why a table could not be settled in a round. Its messages stay queued, whatever it is.
+
+use icefall_catalog::{CatalogError, CommitOutcome, Reason};
+use icefall_ledger::LedgerId;
+use icefall_manifest::NameError;
+use icefall_store::StoreError;
+use thiserror::Error;
+
+use crate::append::AppendError;
+use crate::ledger_store::LedgerStoreError;
+
+/// What stands in a table's way.
+#[derive(Debug, Error)]
+pub enum TableFailure {
+    /// The table's name is none that the catalog's protocol can carry.
+    #[error("the table's name can't be used")]
+    Name(#[source] iceberg::Error),
+    /// The pipeline's own name can't be registered.
+    #[error("the dead-letter table can't be registered")]
+    Register(#[source] NameError),
+    /// The catalog did not give the table.
+    #[error("the table can't be loaded")]
+    Load(#[from] CatalogError),
+    /// The catalog refused the commit.
+    #[error("the commit was not made ({outcome}): {reason}")]
+    Refused {
+        /// The outcome's name.
+        outcome: &'static str,
+        /// What the catalog said.
+        reason: Reason,
+    },
+    /// The ledger can't be consulted or continued.
+    #[error(transparent)]
+    Ledger(#[from] LedgerStoreError),
+    /// There was a ledger once, and the table's metadata holds none.
+    #[error(
+        "the ledger {0} is missing from the table's properties, though records were settled by it: \
+         put the property back as it was (the table's metadata log has it); nothing is committed until then"
+    )]
+    LedgerMissing(Box<LedgerId>),
+    /// The snapshot can't be built.
+    #[error("the snapshot can't be built")]
+    Append(#[from] AppendError),
+    /// Quarantine or register can't be written.
+    #[error("the ops bucket can't be written")]
+    Ops(#[from] StoreError),
+    /// Too many conflicts, or no time left.
+    #[error(
+        "not settled after {attempts} attempts, the last of which ended in {last}; tried again in the next round"
+    )]
+    NotSettled {
+        /// How many attempts were made.
+        attempts: u32,
+        /// How the last one ended.
+        last: String,
+    },
+    /// The deadline came while it was under way.
+    #[error(
+        "the invocation's time was up; whether it was committed is read from the ledger in the next round"
+    )]
+    OutOfTime,
+}
+
+impl TableFailure {
+    /// The failure that a commit which was neither made nor left open comes to.
+    pub(crate) fn refused(outcome: &CommitOutcome) -> Self {
+        let name = outcome.name();
+        match outcome.reason() {
+            Some(reason) => Self::Refused { outcome: name, reason: reason.clone() },
+            None => Self::OutOfTime,
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Lambda's side: a scheduled invocation becomes a drain of the queue, and its report the answer.
+//!
+//! What the event says does not matter: whoever invokes the committer wants the queue drained.
+
+use std::io;
+
+use icefall_clock::Timestamp;
+use lambda_runtime::{Diagnostic, LambdaEvent};
+use serde::de::IgnoredAny;
+use tracing::warn;
+
+use crate::{Committer, DrainError, Report};
+
+/// Drains until the invocation's deadline nears.
+pub async fn handle(committer: &Committer, event: LambdaEvent<IgnoredAny>) -> Result<Report, DrainError> {
+    let drained = committer.drain(Timestamp::from_unix_ms(event.context.deadline)).await;
+    let now = committer.ports.clock.now();
+    if let Err(fault) = committer.ports.metrics.flush(now, &mut io::stdout().lock()) {
+        warn!(error = &fault as &dyn std::error::Error, "the metrics can't be written");
+    }
+    drained
+}
+
+impl From<DrainError> for Diagnostic {
+    /// Stable names, which alarms and log filters can rest on.
+    fn from(error: DrainError) -> Self {
+        let error_type = match &error {
+            DrainError::Queue(_) => "Icefall.QueueUnreadable",
+            DrainError::Tables { .. } => "Icefall.TablesNotSettled",
+        };
+        let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
+        let error_message = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
+        Self { error_type: error_type.to_owned(), error_message }
+    }
+}

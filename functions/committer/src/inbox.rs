@@ -1,0 +1,103 @@
+//! Messages as batch manifests, grouped by table; what is none goes to quarantine as it came.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use icefall_manifest::{BatchManifest, Branch, Message, SpilledBatch, TableName};
+use icefall_queue::{Receipt, Received};
+use icefall_store::StoreError;
+use serde_json::json;
+use tracing::{error, warn};
+
+use crate::Ports;
+use crate::quarantine::{Reason, put_aside};
+
+/// A batch manifest and the message that brought it.
+#[derive(Clone, Debug)]
+pub(crate) struct Delivery {
+    /// The batch manifest.
+    pub(crate) batch: BatchManifest,
+    /// The message as it was received.
+    pub(crate) message: Received,
+}
+
+/// What one round has to settle.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    /// By table and branch.
+    pub(crate) tables: BTreeMap<(TableName, Branch), Vec<Delivery>>,
+    /// Messages that stand in quarantine and can go.
+    pub(crate) quarantined: Vec<Receipt>,
+    /// Messages that stay queued, since what they point to can't be read now.
+    pub(crate) waiting: usize,
+}
+
+/// Opens the messages of a round.
+pub(crate) async fn open(ports: &Ports, messages: Vec<Received>) -> Inbox {
+    let mut inbox = Inbox::default();
+    for message in messages {
+        match read(ports, &message).await {
+            Ok(batch) => {
+                let key = (batch.table.clone(), batch.branch.clone());
+                inbox.tables.entry(key).or_default().push(Delivery { batch, message });
+            }
+            Err(Unopened::Unreadable(store)) => {
+                warn!(message = %message.id, error = &store as &dyn std::error::Error, "a spilled batch manifest can't be read now; its message stays queued");
+                inbox.waiting += 1;
+            }
+            Err(Unopened::NoBatch(detail)) => quarantine(ports, &mut inbox, message, &detail).await,
+        }
+    }
+    inbox
+}
+
+enum Unopened {
+    /// Its object can't be read at present.
+    Unreadable(StoreError),
+    /// It will never be a batch manifest.
+    NoBatch(String),
+}
+
+async fn read(ports: &Ports, message: &Received) -> Result<BatchManifest, Unopened> {
+    match Message::decode(&message.body) {
+        Ok(Message::Batch(batch)) => Ok(*batch),
+        Ok(Message::Spilled(spilled)) => fetch(ports, &spilled).await,
+        Err(fault) => Err(Unopened::NoBatch(chain(&fault))),
+    }
+}
+
+async fn fetch(ports: &Ports, spilled: &SpilledBatch) -> Result<BatchManifest, Unopened> {
+    let body = match ports.ops.read(&spilled.key).await {
+        Ok(body) => body,
+        Err(gone @ StoreError::NotFound { .. }) => {
+            return Err(Unopened::NoBatch(format!("{gone}; replay offsets {:?}", spilled.offsets)));
+        }
+        Err(error) => return Err(Unopened::Unreadable(error)),
+    };
+    let text = std::str::from_utf8(&body).map_err(|fault| Unopened::NoBatch(fault.to_string()))?;
+    match Message::decode(text) {
+        Ok(Message::Batch(batch)) => Ok(*batch),
+        Ok(Message::Spilled(_)) => {
+            Err(Unopened::NoBatch("a spilled message points to another pointer".to_owned()))
+        }
+        Err(fault) => Err(Unopened::NoBatch(chain(&fault))),
+    }
+}
+
+async fn quarantine(ports: &Ports, inbox: &mut Inbox, message: Received, detail: &str) {
+    let raw = Bytes::from(message.body.clone());
+    let details = json!({ "error": detail });
+    match put_aside(ports, Reason::NoBatchManifest, &message.id.0, raw, details).await {
+        Ok(()) => inbox.quarantined.push(message.receipt),
+        Err(store) => {
+            error!(message = %message.id, error = &store as &dyn std::error::Error, "quarantine can't be written; the message stays queued");
+            inbox.waiting += 1;
+        }
+    }
+}
+
+/// An error and its causes in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

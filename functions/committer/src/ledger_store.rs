@@ -1,0 +1,125 @@
+//! The ledgers' objects and register entries, with what a warm function remembers of them.
+//!
+//! Segments and index nodes never change, so one that was read or put once need not be read again
+//! while the function stays warm. The same holds for the register: what was ensured stays.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use icefall_ledger::{Held, Ledger, LedgerError, LedgerId, LedgerObject, Lookup, ObjectHash, Wanted};
+use icefall_store::{OpsBucket, StoreError};
+use serde_json::json;
+use thiserror::Error;
+
+/// Bytes of ledger objects that are remembered at the most.
+const REMEMBERED_BYTES: usize = 32 * 1024 * 1024;
+
+/// Why a ledger can't be consulted or kept now.
+#[derive(Debug, Error)]
+pub enum LedgerStoreError {
+    /// The ops bucket can't be reached, or an object is missing.
+    #[error("the ledger's objects can't be reached")]
+    Store(#[from] StoreError),
+    /// What was read is no ledger.
+    #[error("the ledger can't be used")]
+    Ledger(#[from] LedgerError),
+}
+
+/// The ops bucket's part of all ledgers.
+#[derive(Debug)]
+pub(crate) struct LedgerStore {
+    ops: OpsBucket,
+    memory: Mutex<Memory>,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    objects: HashMap<ObjectHash, Bytes>,
+    oldest_first: VecDeque<ObjectHash>,
+    bytes: usize,
+    registered: BTreeSet<LedgerId>,
+}
+
+impl LedgerStore {
+    /// The ledgers' part of `ops`.
+    pub(crate) fn new(ops: OpsBucket) -> Self {
+        Self { ops, memory: Mutex::default() }
+    }
+
+    /// What `ledger` holds at the offsets `wanted`.
+    pub(crate) async fn look_up(&self, ledger: &Ledger, wanted: &Wanted) -> Result<Held, LedgerStoreError> {
+        let mut lookup = Lookup::new(ledger, wanted);
+        loop {
+            let needed = lookup.needed();
+            if needed.is_empty() {
+                return Ok(lookup.finish()?);
+            }
+            for hash in needed {
+                let bytes = self.object(hash).await?;
+                lookup.supply(hash, &bytes)?;
+            }
+        }
+    }
+
+    /// Puts the objects of a round, in their order, before any commit names them.
+    pub(crate) async fn put(&self, objects: Vec<LedgerObject>) -> Result<(), StoreError> {
+        for LedgerObject { hash, bytes } in objects {
+            let bytes = Bytes::from(bytes);
+            self.ops.put_ledger_object(&hash.to_string(), bytes.clone()).await?;
+            self.remember(hash, bytes);
+        }
+        Ok(())
+    }
+
+    /// Whether the register says that this ledger has been written.
+    pub(crate) async fn is_registered(&self, id: &LedgerId) -> Result<bool, StoreError> {
+        if self.with(|memory| memory.registered.contains(id)) {
+            return Ok(true);
+        }
+        Ok(self.ops.register(id.table_uuid, &id.branch, &id.source).await?.is_some())
+    }
+
+    /// Makes sure that the register holds this ledger: before any message is let go because of it.
+    pub(crate) async fn register(&self, id: &LedgerId, table: &str) -> Result<(), StoreError> {
+        if self.with(|memory| memory.registered.contains(id)) {
+            return Ok(());
+        }
+        let entry = json!({ "table": table, "ledger": id.to_string() });
+        self.ops.ensure_register(id.table_uuid, &id.branch, &id.source, &entry).await?;
+        self.with(|memory| memory.registered.insert(id.clone()));
+        Ok(())
+    }
+
+    async fn object(&self, hash: ObjectHash) -> Result<Bytes, StoreError> {
+        if let Some(bytes) = self.with(|memory| memory.objects.get(&hash).cloned()) {
+            return Ok(bytes);
+        }
+        let bytes = self.ops.ledger_object(&hash.to_string()).await?;
+        self.remember(hash, bytes.clone());
+        Ok(bytes)
+    }
+
+    fn remember(&self, hash: ObjectHash, bytes: Bytes) {
+        self.with(|memory| memory.insert(hash, bytes));
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Memory) -> T) -> T {
+        work(&mut self.memory.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Memory {
+    fn insert(&mut self, hash: ObjectHash, bytes: Bytes) {
+        self.bytes += bytes.len();
+        if let Some(known) = self.objects.insert(hash, bytes) {
+            self.bytes -= known.len();
+            return;
+        }
+        self.oldest_first.push_back(hash);
+        while self.bytes > REMEMBERED_BYTES && self.objects.len() > 1 {
+            let Some(oldest) = self.oldest_first.pop_front() else { return };
+            self.bytes -= self.objects.remove(&oldest).map_or(0, |bytes| bytes.len());
+        }
+    }
+}

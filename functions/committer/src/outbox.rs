@@ -1,0 +1,266 @@
+//! Dead letters on their way into the dead-letter table.
+//!
+//! A dead letter is settled by the ledger of the table that it was meant for; the dead-letter table
+//! follows in a second commit. Entries of outboxes are numbered, and that commit records how far it
+//! took in each of them, so an entry is applied exactly once whatever happens in between. An outbox is
+//! cleared by its table's next commit, of what a load of the dead-letter table showed to be applied.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use iceberg::spec::TableMetadata;
+use icefall_catalog::{Commit, CommitOutcome, Snapshots};
+use icefall_datafile::NewDataFile;
+use icefall_ledger::{
+    Applied, EntryNumber, Ledger, LedgerError, LedgerId, OutboxEntry, Round, SequenceNumber, SnapshotId,
+    SnapshotMark, applied_property_name,
+};
+use icefall_manifest::{
+    Branch, DeadLetter, DeadLetterError, PipelineId, SchemaId, Source, SpecId, TableName, TableUuid,
+};
+use icefall_store::{Location, LocationError, StoreError, file_io};
+use thiserror::Error;
+use tracing::{error, info, warn};
+
+use crate::Ports;
+use crate::append::{Append, AppendBuilder, AppendError, FileGroup};
+use crate::dead_letter_table::{self, DeadLetterRowsError};
+use crate::deadline::Deadline;
+use crate::failure::TableFailure;
+use crate::ledger_store::{LedgerStore, LedgerStoreError};
+use crate::table::ident;
+
+/// Attempts at the dead-letter table in one round; what is left goes with the next.
+const MAX_ATTEMPTS: u32 = 10;
+
+/// Dead letters in one commit, so that a flood of them does not outgrow the function's memory.
+const MAX_LETTERS: usize = 100_000;
+
+/// Why an outbox's entry can't be read.
+#[derive(Debug, Error)]
+pub(crate) enum EntryError {
+    #[error("the file of dead letters can't be read")]
+    Store(#[from] StoreError),
+    #[error("the file of dead letters is damaged")]
+    Zstd(#[from] std::io::Error),
+    #[error("the file of dead letters is damaged")]
+    Lines(#[from] DeadLetterError),
+}
+
+/// Why dead letters could not be delivered now. They stay in their outboxes.
+#[derive(Debug, Error)]
+pub enum DeliveryError {
+    /// The table can't be loaded or committed to.
+    #[error(transparent)]
+    Table(#[from] TableFailure),
+    /// The dead letters don't become rows of it.
+    #[error(transparent)]
+    Rows(#[from] DeadLetterRowsError),
+    /// Its files can't be written.
+    #[error("the dead-letter table's files can't be written")]
+    Store(#[from] StoreError),
+    /// Its location is none of this store.
+    #[error("the dead-letter table lies elsewhere than in this store")]
+    Location(#[from] LocationError),
+}
+
+/// How far the dead-letter table is known to have taken in the outboxes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Progress(Option<Applied>);
+
+impl Progress {
+    /// Drops from the round's outbox what is known to be applied.
+    pub(crate) fn clear(&self, round: &mut Round, ledger: &LedgerId) -> Result<(), LedgerError> {
+        match &self.0 {
+            Some(applied) => round.clear_outbox(applied.number(ledger)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The dead-letter table of a pipeline.
+#[derive(Debug)]
+pub(crate) struct Outboxes<'a> {
+    pub(crate) ports: &'a Ports,
+    pub(crate) ledgers: &'a LedgerStore,
+    pub(crate) pipeline: &'a PipelineId,
+    pub(crate) table: &'a TableName,
+    pub(crate) deadline: Deadline,
+}
+
+/// Letters that one commit takes in, and up to which entry of each outbox.
+#[derive(Default)]
+struct Mail {
+    letters: Vec<DeadLetter>,
+    through: BTreeMap<LedgerId, EntryNumber>,
+}
+
+impl Outboxes<'_> {
+    /// Reads how far the dead-letter table is.
+    pub(crate) async fn progress(&self) -> Result<Progress, DeliveryError> {
+        let loaded = self.load().await?;
+        Ok(Progress(Some(self.applied(&loaded).await?)))
+    }
+
+    /// Delivers what waits in the outboxes of `ledgers`, in one commit.
+    pub(crate) async fn deliver(&self, ledgers: &[Ledger]) -> Result<Progress, DeliveryError> {
+        let work = self.attempts(ledgers);
+        let out_of_time = |_| Err(TableFailure::OutOfTime.into());
+        self.deadline.hold(self.ports.clock.as_ref(), work).await.unwrap_or_else(out_of_time)
+    }
+
+    async fn attempts(&self, ledgers: &[Ledger]) -> Result<Progress, DeliveryError> {
+        let mut last = String::new();
+        for attempt in 1..=MAX_ATTEMPTS {
+            let metadata = self.load().await?;
+            let mut applied = self.applied(&metadata).await?;
+            let mail = self.collect(ledgers, &applied).await;
+            if mail.through.is_empty() {
+                return Ok(Progress(Some(applied)));
+            }
+            for (ledger, number) in &mail.through {
+                applied.advance(ledger, *number).map_err(ledger_failure)?;
+            }
+            let commit = self.build(&metadata, &applied, &mail.letters).await?;
+            match self.ports.catalog.commit(&ident(self.table)?, &commit).await {
+                CommitOutcome::Committed(after) => {
+                    return self.delivered(&after.metadata, mail.letters.len()).await;
+                }
+                CommitOutcome::Conflict(reason) | CommitOutcome::Unknown(reason) => {
+                    warn!(table = %self.table, attempt, %reason, "the dead letters' commit is built anew");
+                    last = reason.to_string();
+                }
+                refused => return Err(TableFailure::refused(&refused).into()),
+            }
+        }
+        Err(TableFailure::NotSettled { attempts: MAX_ATTEMPTS, last }.into())
+    }
+
+    async fn delivered(&self, metadata: &TableMetadata, count: usize) -> Result<Progress, DeliveryError> {
+        self.register(metadata).await?;
+        self.ports.metrics.dead_letters_committed(count as u64);
+        info!(table = %self.table, count, "dead letters committed");
+        Ok(Progress(Some(self.applied_in(metadata)?)))
+    }
+
+    async fn load(&self) -> Result<Arc<TableMetadata>, TableFailure> {
+        Ok(self.ports.catalog.load_table(&ident(self.table)?, Snapshots::Refs).await?.metadata)
+    }
+
+    /// How far the table is. A property that has gone missing is not begun anew: its entries would
+    /// be applied a second time.
+    async fn applied(&self, metadata: &TableMetadata) -> Result<Applied, TableFailure> {
+        let applied = self.applied_in(metadata)?;
+        if applied.last_snapshot().is_none() {
+            let id = self.register_id(metadata)?;
+            if self.ledgers.is_registered(&id).await? {
+                return Err(TableFailure::LedgerMissing(Box::new(id)));
+            }
+        }
+        Ok(applied)
+    }
+
+    fn applied_in(&self, metadata: &TableMetadata) -> Result<Applied, TableFailure> {
+        let uuid = TableUuid(metadata.uuid());
+        match metadata.properties().get(&applied_property_name(self.pipeline)) {
+            Some(value) => Applied::read(self.pipeline.clone(), value, uuid).map_err(ledger_failure),
+            None => Ok(Applied::new(self.pipeline.clone(), uuid, Branch::main())),
+        }
+    }
+
+    async fn register(&self, metadata: &TableMetadata) -> Result<(), TableFailure> {
+        let id = self.register_id(metadata)?;
+        Ok(self.ledgers.register(&id, &self.table.to_string()).await?)
+    }
+
+    /// The register's entry of the dead-letter table: no Kafka topic, but named like one.
+    fn register_id(&self, metadata: &TableMetadata) -> Result<LedgerId, TableFailure> {
+        let name = |text: &str| text.try_into().map_err(TableFailure::Register);
+        let source = Source {
+            pipeline: self.pipeline.clone(),
+            cluster: "icefall".try_into().map_err(TableFailure::Register)?,
+            topic: name("outbox")?,
+        };
+        Ok(LedgerId { table_uuid: TableUuid(metadata.uuid()), branch: Branch::main(), source })
+    }
+
+    /// Reads what waits. An entry that can't be read holds back the later ones of its ledger.
+    async fn collect(&self, ledgers: &[Ledger], applied: &Applied) -> Mail {
+        let mut mail = Mail::default();
+        for ledger in ledgers {
+            let pending = match applied.pending(ledger) {
+                Ok(pending) => pending,
+                Err(fault) => {
+                    error!(ledger = %ledger.id(), error = &fault as &dyn std::error::Error, "the outbox is held back");
+                    continue;
+                }
+            };
+            if let Some(missing) = pending.missing_through {
+                warn!(ledger = %ledger.id(), through = missing.0, "the dead-letter table lacks entries that were cleared: is it another table than before?");
+            }
+            for entry in pending.entries {
+                if mail.letters.len() >= MAX_LETTERS {
+                    return mail;
+                }
+                match self.read(entry).await {
+                    Ok(letters) => mail.letters.extend(letters),
+                    Err(fault) => {
+                        error!(ledger = %ledger.id(), key = entry.key, error = &fault as &dyn std::error::Error, "dead letters can't be read; they and the later ones of this table wait");
+                        break;
+                    }
+                }
+                mail.through.insert(ledger.id().clone(), entry.number);
+            }
+        }
+        mail
+    }
+
+    async fn read(&self, entry: &OutboxEntry) -> Result<Vec<DeadLetter>, EntryError> {
+        let body = self.ports.ops.read(&entry.key).await?;
+        Ok(DeadLetter::decode_lines(&zstd::decode_all(body.as_ref())?)?)
+    }
+
+    async fn build(
+        &self,
+        metadata: &TableMetadata,
+        applied: &Applied,
+        letters: &[DeadLetter],
+    ) -> Result<Commit, DeliveryError> {
+        let Ports { clock, entropy, tables, .. } = self.ports;
+        let name = || entropy.uuid_at(clock.now()).to_string();
+        let files = dead_letter_table::files(metadata, letters, name)?;
+        let mut entries = Vec::new();
+        for NewDataFile { entry, bytes, .. } in files {
+            tables.put(&Location::parse(&entry.path)?, bytes).await?;
+            entries.push(entry);
+        }
+        let file_io = file_io(Arc::clone(tables));
+        let builder = AppendBuilder::new(metadata, &file_io, clock.as_ref(), entropy.as_ref());
+        let builder = builder.map_err(append_failure)?;
+        let key = builder.next_key();
+        let mark = SnapshotMark {
+            id: SnapshotId(key.snapshot_id),
+            sequence_number: SequenceNumber(key.sequence_number),
+        };
+        let property = applied.property(mark).map_err(ledger_failure)?;
+        let append = Append {
+            branch: Branch::main(),
+            groups: vec![FileGroup {
+                schema_id: SchemaId(metadata.current_schema_id()),
+                spec_id: SpecId(metadata.default_partition_spec_id()),
+                files: entries,
+            }],
+            properties: HashMap::from([property]),
+            summary: BTreeMap::from([("icefall.dead-letters".to_owned(), letters.len().to_string())]),
+        };
+        Ok(builder.build(&append, key).await.map_err(append_failure)?)
+    }
+}
+
+fn ledger_failure(error: LedgerError) -> TableFailure {
+    LedgerStoreError::from(error).into()
+}
+
+fn append_failure(error: AppendError) -> TableFailure {
+    error.into()
+}

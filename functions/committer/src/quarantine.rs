@@ -1,0 +1,148 @@
+//! Putting aside what can't be decided automatically.
+//!
+//! A quarantined message keeps everything a person needs: the message as it came, the reason, what to
+//! do, and copies of the data files that it names, since the table's own clean-up removes files that
+//! no snapshot references. Only after all of that is durable may the message go.
+
+use bytes::Bytes;
+use icefall_manifest::BatchManifest;
+use icefall_store::{Location, QuarantineEntry, StoreError};
+use serde_json::{Value, json};
+use tracing::error;
+
+use crate::Ports;
+use crate::inbox::Delivery;
+
+/// Why something is in quarantine.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) enum Reason {
+    /// The message is no batch manifest that this version reads.
+    NoBatchManifest,
+    /// The table has another uuid than the batch manifest: it was made again under its name.
+    AnotherTable,
+    /// A data file lies outside the table's location.
+    FileOutside,
+    /// The table no longer knows the schema or partition spec of the files.
+    SchemaOrSpecGone,
+    /// A bound or partition value is no value of its column.
+    BadMetrics,
+    /// The table holds the topic under another cluster name, which the settings don't know.
+    AnotherCluster,
+    /// Some of its records are held under another encoding: nothing is proven.
+    AnotherEncoding,
+    /// Some of its records are settled already and others are not.
+    PartlyHeld,
+}
+
+impl Reason {
+    /// The reason's name in keys, metrics and logs.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::NoBatchManifest => "no-batch-manifest",
+            Self::AnotherTable => "another-table",
+            Self::FileOutside => "file-outside-table",
+            Self::SchemaOrSpecGone => "schema-or-spec-gone",
+            Self::BadMetrics => "bad-metrics",
+            Self::AnotherCluster => "another-cluster",
+            Self::AnotherEncoding => "another-encoding",
+            Self::PartlyHeld => "partly-held",
+        }
+    }
+
+    /// What an operator can do about it.
+    const fn advice(self) -> &'static str {
+        match self {
+            Self::NoBatchManifest => "find out who sends to this queue; nothing of it was committed",
+            Self::AnotherTable => {
+                "the table was dropped and made again, or another took its name: re-create the trigger from \
+                 these offsets if the present table shall hold them"
+            }
+            Self::FileOutside => {
+                "find out who sends to this queue, or whether the table's location was changed"
+            }
+            Self::SchemaOrSpecGone => "re-create the trigger from these offsets: they are converted anew",
+            Self::BadMetrics => "report it: the writer and the table disagree about a column's type",
+            Self::AnotherCluster => "give the cluster its former name in the settings, or name both clusters",
+            Self::AnotherEncoding => {
+                "the event source mapping's schema registry was switched on or off in between: compare the rows \
+                 at these offsets before anything is replayed"
+            }
+            Self::PartlyHeld => "re-create the trigger from these offsets: what is held is skipped",
+        }
+    }
+}
+
+/// Puts raw bytes aside under `id`.
+pub(crate) async fn put_aside(
+    ports: &Ports,
+    reason: Reason,
+    id: &str,
+    raw: Bytes,
+    details: Value,
+) -> Result<(), StoreError> {
+    let when = ports.clock.now();
+    let entry = QuarantineEntry { reason: reason.name(), id, when, raw, details };
+    let key = ports.ops.quarantine(&entry).await?;
+    ports.metrics.quarantined(1);
+    error!(reason = reason.name(), id, key, "a message was put in quarantine: {}", reason.advice());
+    Ok(())
+}
+
+/// Puts a batch manifest aside, with copies of its data files. A file that is gone already is named.
+pub(crate) async fn put_batch_aside(
+    ports: &Ports,
+    reason: Reason,
+    delivery: &Delivery,
+    detail: &str,
+) -> Result<(), StoreError> {
+    let Delivery { batch, message } = delivery;
+    let id = &message.id.0;
+    let raw = Bytes::from(message.body.clone());
+    let blank = QuarantineEntry {
+        reason: reason.name(),
+        id,
+        when: ports.clock.now(),
+        raw: Bytes::new(),
+        details: Value::Null,
+    };
+    let mut copies = Vec::new();
+    for (index, file) in batch.files.iter().enumerate() {
+        copies.push(copy(ports, &blank, index, &file.data_file.path).await?);
+    }
+    put_aside(ports, reason, id, raw, details(batch, reason, detail, &copies)).await
+}
+
+async fn copy(
+    ports: &Ports,
+    entry: &QuarantineEntry<'_>,
+    index: usize,
+    path: &str,
+) -> Result<Value, StoreError> {
+    let Ok(location) = Location::parse(path) else {
+        return Ok(json!({ "file": path, "copy": null, "missing": "not a location of this store" }));
+    };
+    match ports.tables.get(&location).await {
+        Ok(body) => {
+            let key = ports.ops.quarantine_copy(entry, index, &location, body).await?;
+            Ok(json!({ "file": path, "copy": key }))
+        }
+        Err(StoreError::NotFound { .. }) => {
+            Ok(json!({ "file": path, "copy": null, "missing": "the file is gone" }))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn details(batch: &BatchManifest, reason: Reason, detail: &str, copies: &[Value]) -> Value {
+    let offsets: Vec<_> = batch.record_lists().flat_map(|list| list.runs().iter().copied()).collect();
+    json!({
+        "table": batch.table,
+        "table-uuid": batch.table_uuid,
+        "branch": batch.branch,
+        "source": batch.source.to_string(),
+        "offsets": offsets,
+        "detail": detail,
+        "what-to-do": reason.advice(),
+        "data-files": copies,
+    })
+}

@@ -1,0 +1,228 @@
+//! Settling one table: load, decide, commit, and begin again when the answer is not clear.
+//!
+//! There is no special treatment of an unknown outcome. The next attempt loads the table and decides
+//! by its ledger: if the lost commit did land, its records are settled there and the batch manifests
+//! are duplicates; if not, they are free. Either way nothing was guessed.
+
+use std::time::Duration;
+
+use iceberg::spec::TableMetadata;
+use icefall_catalog::{Commit, CommitOutcome, LoadedTable, Reason, Snapshots};
+use icefall_ledger::{Ledger, LedgerId, SequenceNumber, SnapshotId, SnapshotMark};
+use icefall_manifest::{Branch, ClusterName, TableName};
+use icefall_queue::Receipt;
+use icefall_store::file_io;
+use tracing::{error, info, warn};
+
+use crate::Ports;
+use crate::append::{Append, AppendBuilder, SnapshotKey};
+use crate::deadline::Deadline;
+use crate::failure::TableFailure;
+use crate::inbox::Delivery;
+use crate::ledger_store::{LedgerStore, LedgerStoreError};
+use crate::outbox::Progress;
+use crate::plan::{Fate, Plan, Settlement, plan};
+use crate::quarantine::put_batch_aside;
+use crate::summary;
+use crate::table::{Table, ident};
+
+/// Attempts at one table in one round. Conflicts are rare, so more than a few in a row mean a table
+/// that others commit to all the time; the next round goes on.
+const MAX_ATTEMPTS: u32 = 20;
+
+/// The first pause between two attempts; doubled each time, half of it random.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// What became of a table in a round.
+#[derive(Debug, Default)]
+pub(crate) struct Settled {
+    /// Messages that can go.
+    pub(crate) receipts: Vec<Receipt>,
+    /// Messages that stay queued.
+    pub(crate) waiting: usize,
+    /// The table's ledgers afterwards, with their outboxes.
+    pub(crate) ledgers: Vec<Ledger>,
+    /// Whether a snapshot was added.
+    pub(crate) snapshot: bool,
+}
+
+/// What settling a table takes, besides the table.
+#[derive(Debug)]
+pub(crate) struct Settler<'a> {
+    pub(crate) ports: &'a Ports,
+    pub(crate) ledgers: &'a LedgerStore,
+    pub(crate) clusters: &'a [ClusterName],
+    pub(crate) progress: &'a Progress,
+    pub(crate) deadline: Deadline,
+}
+
+/// How one attempt ended.
+enum Attempt {
+    Done(Settled),
+    Again(&'static str, Reason),
+}
+
+impl Settler<'_> {
+    /// Settles what was delivered for one branch of a table.
+    pub(crate) async fn settle(
+        &self,
+        name: &TableName,
+        branch: &Branch,
+        deliveries: &[Delivery],
+    ) -> Result<Settled, TableFailure> {
+        let work = self.attempts(name, branch, deliveries);
+        self.deadline.hold(self.ports.clock.as_ref(), work).await.unwrap_or(Err(TableFailure::OutOfTime))
+    }
+
+    async fn attempts(
+        &self,
+        name: &TableName,
+        branch: &Branch,
+        deliveries: &[Delivery],
+    ) -> Result<Settled, TableFailure> {
+        let mut last = String::new();
+        for attempt in 1..=MAX_ATTEMPTS {
+            match self.attempt(name, branch, deliveries).await? {
+                Attempt::Done(settled) => return Ok(settled),
+                Attempt::Again(outcome, reason) => {
+                    warn!(table = %name, attempt, outcome, %reason, "the commit is decided anew on what the catalog shows");
+                    last = format!("{outcome}: {reason}");
+                }
+            }
+            if !self.deadline.allows_work(self.ports.clock.now()) {
+                return Err(TableFailure::NotSettled { attempts: attempt, last });
+            }
+            self.pause(attempt).await;
+        }
+        Err(TableFailure::NotSettled { attempts: MAX_ATTEMPTS, last })
+    }
+
+    async fn attempt(
+        &self,
+        name: &TableName,
+        branch: &Branch,
+        deliveries: &[Delivery],
+    ) -> Result<Attempt, TableFailure> {
+        let loaded = self.ports.catalog.load_table(&ident(name)?, Snapshots::Refs).await?;
+        let table = Table::open(name.clone(), branch.clone(), loaded).map_err(LedgerStoreError::from)?;
+        let now = self.ports.clock.now().unix_ms();
+        let mut plan = plan(&table, deliveries, self.ledgers, self.clusters, self.progress, now).await?;
+        let ids = plan.ledger_ids();
+        if !plan.is_changed() {
+            return self.carry_out(&table, &plan, &ids, false).await.map(Attempt::Done);
+        }
+        let commit = self.build(&table, &mut plan).await?;
+        match self.ports.catalog.commit(&ident(name)?, &commit).await {
+            CommitOutcome::Committed(after) => {
+                self.committed(table, *after, &plan, &ids).await.map(Attempt::Done)
+            }
+            CommitOutcome::Conflict(reason) => {
+                self.ports.metrics.commit_conflict(name);
+                Ok(Attempt::Again("conflict", reason))
+            }
+            CommitOutcome::Unknown(reason) => {
+                self.ports.metrics.commit_unknown(name);
+                Ok(Attempt::Again("unknown", reason))
+            }
+            refused => Err(TableFailure::refused(&refused)),
+        }
+    }
+
+    /// Writes everything that the commit will name, in the order in which it must be durable.
+    async fn build(&self, table: &Table, plan: &mut Plan<'_>) -> Result<Commit, TableFailure> {
+        let Ports { clock, entropy, tables, .. } = self.ports;
+        let file_io = file_io(std::sync::Arc::clone(tables));
+        let builder = AppendBuilder::new(&table.metadata, &file_io, clock.as_ref(), entropy.as_ref())?;
+        let key = builder.next_key();
+        let settlement = plan.settle(mark(key))?;
+        let append = append(table, &settlement);
+        for result in settlement.results {
+            self.ledgers.put(result.objects).await?;
+        }
+        Ok(builder.build(&append, key).await?)
+    }
+
+    async fn committed(
+        &self,
+        table: Table,
+        after: LoadedTable,
+        plan: &Plan<'_>,
+        ids: &[LedgerId],
+    ) -> Result<Settled, TableFailure> {
+        let Table { name, branch, .. } = table;
+        let table = Table::open(name, branch, after).map_err(LedgerStoreError::from)?;
+        info!(table = %table.name, snapshot = head(&table.metadata, &table.branch), "committed");
+        self.ports.metrics.snapshot_committed(&table.name);
+        self.carry_out(&table, plan, ids, true).await
+    }
+
+    /// What follows once the ledger in the current metadata stands as the plan says: the register,
+    /// quarantine, and which messages can go.
+    async fn carry_out(
+        &self,
+        table: &Table,
+        plan: &Plan<'_>,
+        ids: &[LedgerId],
+        snapshot: bool,
+    ) -> Result<Settled, TableFailure> {
+        for id in ids {
+            self.ledgers.register(id, &table.name.to_string()).await?;
+        }
+        let mut settled = Settled { receipts: plan.settled(), snapshot, ..Settled::default() };
+        for (delivery, fate) in &plan.fates {
+            match fate {
+                Fate::Settled => self.ports.metrics.duplicate_skipped(&table.name),
+                Fate::Committed => {}
+                Fate::Waits => settled.waiting += 1,
+                Fate::Quarantine(reason, detail) => {
+                    put_batch_aside(self.ports, *reason, delivery, detail).await?;
+                    settled.receipts.push(delivery.message.receipt.clone());
+                }
+            }
+        }
+        settled.ledgers = table.readable_ledgers();
+        settled.ledgers.iter().for_each(|ledger| self.report_stop(table, ledger));
+        Ok(settled)
+    }
+
+    fn report_stop(&self, table: &Table, ledger: &Ledger) {
+        if let Some(stop) = ledger.stop() {
+            self.ports.metrics.source_stopped(&table.name);
+            error!(
+                table = %table.name,
+                source = %ledger.id().source,
+                since_ms = stop.since_ms,
+                "the source stands still in this table: {}; nothing of it is committed until an operator decides",
+                stop.struck
+            );
+        }
+    }
+
+    async fn pause(&self, attempt: u32) {
+        let longest = FIRST_PAUSE.saturating_mul(1 << attempt.min(10)).min(LONGEST_PAUSE);
+        let half = longest / 2;
+        let random = u32::try_from(self.ports.entropy.bits() % 1_000).unwrap_or(0);
+        self.ports.clock.sleep(half + half * random / 1_000).await;
+    }
+}
+
+fn mark(key: SnapshotKey) -> SnapshotMark {
+    SnapshotMark { id: SnapshotId(key.snapshot_id), sequence_number: SequenceNumber(key.sequence_number) }
+}
+
+fn append(table: &Table, settlement: &Settlement) -> Append {
+    let properties = settlement.results.iter();
+    Append {
+        branch: table.branch.clone(),
+        groups: settlement.groups.clone(),
+        properties: properties
+            .map(|result| (result.property_name.clone(), result.property_value.clone()))
+            .collect(),
+        summary: summary::of(settlement),
+    }
+}
+
+fn head(metadata: &TableMetadata, branch: &Branch) -> i64 {
+    metadata.snapshot_for_ref(branch.as_str()).map_or(-1, |snapshot| snapshot.snapshot_id())
+}
