@@ -1,0 +1,9 @@
+"""Lets the tests be run by `pytest` from anywhere, with the tools importable as `cargo xtask` has them."""
+
+import sys
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+for folder in (_HERE, _HERE.parent):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
