@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::append::AppendError;
 use crate::ledger_store::LedgerStoreError;
+use crate::trim::TrimError;
 
 /// What stands in a table's way.
 #[derive(Debug, Error)]
@@ -41,6 +42,9 @@ pub enum TableFailure {
     /// The snapshot can't be built.
     #[error("the snapshot can't be built")]
     Append(#[from] AppendError),
+    /// A batch manifest can't be trimmed now.
+    #[error("a batch manifest that is settled in part can't be trimmed")]
+    Trim(#[from] TrimError),
     /// Quarantine or register can't be written.
     #[error("the ops bucket can't be written")]
     Ops(#[from] StoreError),

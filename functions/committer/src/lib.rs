@@ -27,6 +27,7 @@ mod round;
 mod settle;
 mod summary;
 mod table;
+mod trim;
 
 pub use append::AppendError;
 pub use dead_letter_table::DeadLetterRowsError;
@@ -36,3 +37,4 @@ pub use handler::handle;
 pub use ledger_store::LedgerStoreError;
 pub use outbox::DeliveryError;
 pub use ports::Ports;
+pub use trim::{Damage, TrimError};

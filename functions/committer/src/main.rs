@@ -1,2 +1,16 @@
 //! The committer function's composition root.
-fn main() {}
+
+use icefall_committer::{Committer, Ports, handle};
+use icefall_parts::Parts;
+use icefall_settings::Environment;
+use lambda_runtime::{Error, LambdaEvent, run, service_fn};
+use serde::de::IgnoredAny;
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let Parts { settings, catalog, tables, ops, queue, clock, entropy, metrics } =
+        Parts::start(&Environment::of_process(), "committer").await?;
+    let ports = Ports { catalog, tables, ops, queue, clock, entropy, metrics };
+    let committer = &Committer::new(settings, ports)?;
+    run(service_fn(move |event: LambdaEvent<IgnoredAny>| handle(committer, event))).await
+}

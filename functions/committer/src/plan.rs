@@ -4,20 +4,25 @@
 //! is thrown away and made anew on what the catalog shows then: the ledger in that metadata says
 //! which records are settled, whoever settled them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use icefall_ledger::{Evidence, LedgerId, Round, RoundResult, SnapshotMark, Verdict, Wanted};
+use icefall_ledger::{Evidence, Free, LedgerId, Round, RoundResult, SnapshotMark, Verdict, Wanted};
 use icefall_manifest::{BatchManifest, ClusterName, Source};
 use icefall_queue::Receipt;
 
+use crate::Ports;
 use crate::append::{AppendBuilder, FileGroup};
 use crate::failure::TableFailure;
 use crate::inbox::Delivery;
+use crate::inbox::chain;
 use crate::ledger_store::{LedgerStore, LedgerStoreError};
 use crate::outbox::Progress;
 use crate::quarantine::Reason;
 use crate::table::Table;
+use crate::trim::{TrimError, trim};
+use tracing::info;
 
 /// What happens with one delivery once the plan is carried out.
 #[derive(Clone, Debug)]
@@ -38,7 +43,7 @@ pub(crate) struct Plan<'a> {
     /// Every delivery with its fate.
     pub(crate) fates: Vec<(&'a Delivery, Fate)>,
     /// Batches whose records are settled by the commit.
-    accepted: Vec<&'a BatchManifest>,
+    accepted: Vec<Cow<'a, BatchManifest>>,
     rounds: Vec<Round>,
 }
 
@@ -55,29 +60,87 @@ pub(crate) struct Settlement {
     pub(crate) newest_record_ms: Option<i64>,
 }
 
-/// Decides about `deliveries`, all of which are for `table`.
-pub(crate) async fn plan<'a>(
-    table: &Table,
-    deliveries: &'a [Delivery],
-    store: &LedgerStore,
-    clusters: &[ClusterName],
-    progress: &Progress,
-    now_ms: u64,
-) -> Result<Plan<'a>, TableFailure> {
-    let mut plan = Plan { fates: Vec::new(), accepted: Vec::new(), rounds: Vec::new() };
-    for (source, deliveries) in by_source(deliveries) {
-        let mut open = Vec::new();
-        for delivery in deliveries {
-            match unfit(table, &delivery.batch, clusters) {
-                Some((reason, detail)) => plan.fates.push((delivery, Fate::Quarantine(reason, detail))),
-                None => open.push(delivery),
+/// What deciding takes, besides the deliveries.
+#[derive(Debug)]
+pub(crate) struct Planner<'p> {
+    pub(crate) ports: &'p Ports,
+    pub(crate) ledgers: &'p LedgerStore,
+    pub(crate) clusters: &'p [ClusterName],
+    pub(crate) progress: &'p Progress,
+    pub(crate) table: &'p Table,
+}
+
+impl Planner<'_> {
+    /// Decides about `deliveries`, all of which are for the table.
+    pub(crate) async fn plan<'a>(&self, deliveries: &'a [Delivery]) -> Result<Plan<'a>, TableFailure> {
+        let mut plan = Plan { fates: Vec::new(), accepted: Vec::new(), rounds: Vec::new() };
+        for (source, deliveries) in by_source(deliveries) {
+            let mut open = Vec::new();
+            for delivery in deliveries {
+                match unfit(self.table, &delivery.batch, self.clusters) {
+                    Some((reason, detail)) => plan.fates.push((delivery, Fate::Quarantine(reason, detail))),
+                    None => open.push(delivery),
+                }
+            }
+            if !open.is_empty() {
+                self.decide(&mut plan, source, open).await?;
             }
         }
-        if !open.is_empty() {
-            plan.decide(table, source, open, store, progress, now_ms).await?;
-        }
+        Ok(plan)
     }
-    Ok(plan)
+
+    async fn decide<'a>(
+        &self,
+        plan: &mut Plan<'a>,
+        source: &Source,
+        deliveries: Vec<&'a Delivery>,
+    ) -> Result<(), TableFailure> {
+        let ledger = self.table.ledger(source, self.ledgers).await?;
+        let wanted = Wanted::of(deliveries.iter().map(|delivery| &delivery.batch));
+        let held = self.ledgers.look_up(&ledger, &wanted).await?;
+        let id = ledger.id().clone();
+        let mut round = Round::new(ledger, held).map_err(LedgerStoreError::from)?;
+        self.progress.clear(&mut round, &id).map_err(LedgerStoreError::from)?;
+        for delivery in deliveries {
+            let fate = self.fate(plan, &mut round, &delivery.batch).await?;
+            plan.fates.push((delivery, fate));
+        }
+        plan.rounds.push(round);
+        Ok(())
+    }
+
+    async fn fate<'a>(
+        &self,
+        plan: &mut Plan<'a>,
+        round: &mut Round,
+        batch: &'a BatchManifest,
+    ) -> Result<Fate, TableFailure> {
+        Ok(match round.decide(batch).map_err(LedgerStoreError::from)? {
+            Verdict::Commit => plan.accept(round, Cow::Borrowed(batch))?,
+            Verdict::Duplicate(Evidence::Committed) => Fate::Settled,
+            Verdict::Duplicate(Evidence::ThisRound) => Fate::Committed,
+            Verdict::Trim(free) => match self.trim(batch, &free).await {
+                Ok(trimmed) => plan.accept(round, Cow::Owned(trimmed))?,
+                Err(fault @ TrimError::Damaged { .. }) => {
+                    Fate::Quarantine(Reason::FileDamaged, chain(&fault))
+                }
+                Err(unavailable) => return Err(unavailable.into()),
+            },
+            Verdict::Quarantine(reason) => Fate::Quarantine(Reason::AnotherEncoding, reason.to_string()),
+            Verdict::Stop(conflict) => {
+                round.stop(conflict, self.ports.clock.now().unix_ms());
+                Fate::Waits
+            }
+            Verdict::Stopped(_) => Fate::Waits,
+        })
+    }
+
+    async fn trim(&self, batch: &BatchManifest, free: &Free) -> Result<BatchManifest, TrimError> {
+        let trimmed = trim(self.ports, self.table, batch, free).await?;
+        self.ports.metrics.batch_trimmed(&self.table.name);
+        info!(table = %self.table.name, batch = %batch.id, free = free.len(), of = batch.record_count(), "trimmed to the records that are not settled yet");
+        Ok(trimmed)
+    }
 }
 
 /// Deliveries by source, each source's in the order in which their batch manifests were made.
@@ -164,58 +227,11 @@ impl<'a> Plan<'a> {
         receipts.map(|(delivery, _)| delivery.message.receipt.clone()).collect()
     }
 
-    async fn decide(
-        &mut self,
-        table: &Table,
-        source: &Source,
-        deliveries: Vec<&'a Delivery>,
-        store: &LedgerStore,
-        progress: &Progress,
-        now_ms: u64,
-    ) -> Result<(), TableFailure> {
-        let ledger = table.ledger(source, store).await?;
-        let wanted = Wanted::of(deliveries.iter().map(|delivery| &delivery.batch));
-        let held = store.look_up(&ledger, &wanted).await?;
-        let id = ledger.id().clone();
-        let mut round = Round::new(ledger, held).map_err(LedgerStoreError::from)?;
-        progress.clear(&mut round, &id).map_err(LedgerStoreError::from)?;
-        for delivery in deliveries {
-            let fate = self.fate(&mut round, delivery, now_ms).map_err(LedgerStoreError::from)?;
-            self.fates.push((delivery, fate));
-        }
-        self.rounds.push(round);
-        Ok(())
-    }
-
-    fn fate(
-        &mut self,
-        round: &mut Round,
-        delivery: &'a Delivery,
-        now_ms: u64,
-    ) -> Result<Fate, icefall_ledger::LedgerError> {
-        Ok(match round.decide(&delivery.batch)? {
-            Verdict::Commit => {
-                round.accept(&delivery.batch)?;
-                self.accepted.push(&delivery.batch);
-                Fate::Committed
-            }
-            Verdict::Duplicate(Evidence::Committed) => Fate::Settled,
-            Verdict::Duplicate(Evidence::ThisRound) => Fate::Committed,
-            Verdict::Trim(free) => Fate::Quarantine(
-                Reason::PartlyHeld,
-                format!(
-                    "{} of its {} records are not settled yet",
-                    free.len(),
-                    delivery.batch.record_count()
-                ),
-            ),
-            Verdict::Quarantine(reason) => Fate::Quarantine(Reason::AnotherEncoding, reason.to_string()),
-            Verdict::Stop(conflict) => {
-                round.stop(conflict, now_ms);
-                Fate::Waits
-            }
-            Verdict::Stopped(_) => Fate::Waits,
-        })
+    /// Takes in a batch all of whose records are free.
+    fn accept(&mut self, round: &mut Round, batch: Cow<'a, BatchManifest>) -> Result<Fate, LedgerStoreError> {
+        round.accept(&batch)?;
+        self.accepted.push(batch);
+        Ok(Fate::Committed)
     }
 }
 
@@ -227,7 +243,7 @@ fn group_of(batch: &BatchManifest) -> FileGroup {
 }
 
 /// The files of `batches`, gathered by schema and spec.
-fn groups(batches: &[&BatchManifest]) -> Vec<FileGroup> {
+fn groups(batches: &[Cow<'_, BatchManifest>]) -> Vec<FileGroup> {
     let mut groups: BTreeMap<_, FileGroup> = BTreeMap::new();
     for group in batches.iter().map(|batch| group_of(batch)).filter(|group| !group.files.is_empty()) {
         match groups.entry((group.schema_id, group.spec_id)) {

@@ -30,8 +30,8 @@ pub(crate) enum Reason {
     AnotherCluster,
     /// Some of its records are held under another encoding: nothing is proven.
     AnotherEncoding,
-    /// Some of its records are settled already and others are not.
-    PartlyHeld,
+    /// A file that had to be rewritten is gone or damaged.
+    FileDamaged,
 }
 
 impl Reason {
@@ -45,7 +45,7 @@ impl Reason {
             Self::BadMetrics => "bad-metrics",
             Self::AnotherCluster => "another-cluster",
             Self::AnotherEncoding => "another-encoding",
-            Self::PartlyHeld => "partly-held",
+            Self::FileDamaged => "file-damaged",
         }
     }
 
@@ -67,7 +67,7 @@ impl Reason {
                 "the event source mapping's schema registry was switched on or off in between: compare the rows \
                  at these offsets before anything is replayed"
             }
-            Self::PartlyHeld => "re-create the trigger from these offsets: what is held is skipped",
+            Self::FileDamaged => "re-create the trigger from these offsets: what is settled is skipped",
         }
     }
 }

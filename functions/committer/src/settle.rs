@@ -21,7 +21,7 @@ use crate::failure::TableFailure;
 use crate::inbox::Delivery;
 use crate::ledger_store::{LedgerStore, LedgerStoreError};
 use crate::outbox::Progress;
-use crate::plan::{Fate, Plan, Settlement, plan};
+use crate::plan::{Fate, Plan, Planner, Settlement};
 use crate::quarantine::put_batch_aside;
 use crate::summary;
 use crate::table::{Table, ident};
@@ -106,8 +106,9 @@ impl Settler<'_> {
     ) -> Result<Attempt, TableFailure> {
         let loaded = self.ports.catalog.load_table(&ident(name)?, Snapshots::Refs).await?;
         let table = Table::open(name.clone(), branch.clone(), loaded).map_err(LedgerStoreError::from)?;
-        let now = self.ports.clock.now().unix_ms();
-        let mut plan = plan(&table, deliveries, self.ledgers, self.clusters, self.progress, now).await?;
+        let Self { ports, ledgers, clusters, progress, .. } = *self;
+        let planner = Planner { ports, ledgers, clusters, progress, table: &table };
+        let mut plan = planner.plan(deliveries).await?;
         let ids = plan.ledger_ids();
         if !plan.is_changed() {
             return self.carry_out(&table, &plan, &ids, false).await.map(Attempt::Done);

@@ -58,6 +58,9 @@ pub enum DataFileError {
     /// A batch of more rows than a file can trace.
     #[error("{0} rows are too many for one batch")]
     TooManyRows(usize),
+    /// The table's schema has no counterpart in Arrow.
+    #[error("the schema has no counterpart in Arrow")]
+    Schema(#[source] Box<iceberg::Error>),
     /// Arrow refused.
     #[error("the rows can't be split by partition")]
     Arrow(#[from] ArrowError),

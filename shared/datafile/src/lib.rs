@@ -11,7 +11,9 @@ mod metrics;
 mod parquet_file;
 mod partition;
 mod path;
+mod read;
 mod single_value;
 
 pub use format::{DataFileError, FileFormat, NewDataFile, UnsupportedTable};
 pub use metrics::MetricsMode;
+pub use read::read;

@@ -11,6 +11,8 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::fault::SettingsError;
+use crate::values::Region;
+use crate::values::Region;
 
 const SETTINGS: &str = "ICEFALL_SETTINGS";
 const OVERRIDE: &str = "ICEFALL__";
@@ -52,6 +54,20 @@ impl Environment {
     #[must_use]
     pub fn function_name(&self) -> Option<String> {
         self.text("AWS_LAMBDA_FUNCTION_NAME")
+    }
+
+    /// The region that the function runs in.
+    pub fn default_region(&self) -> Result<Region, SettingsError> {
+        let region = self.region().and_then(|name| Region::parse(name).ok());
+        region.ok_or_else(|| {
+            SettingsError::one("AWS_REGION", "is not set to a region; settings in a bucket are read there")
+        })
+    }
+
+    /// The function's own region, in which it reads its settings; `None`: not set, or no region's name.
+    #[must_use]
+    pub fn own_region(&self) -> Option<Region> {
+        self.region().and_then(|region| Region::parse(region).ok())
     }
 
     pub(crate) fn region(&self) -> Option<String> {
