@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     let Parts { settings, catalog, tables, ops, queue, clock, entropy, metrics } =
-        Parts::start(&Environment::of_process(), "committer").await?;
+        Parts::from_environment(&Environment::of_process(), "committer").await?;
     let ports = Ports { catalog, tables, ops, queue, clock, entropy, metrics };
     let committer = &Committer::new(settings, ports)?;
     run(service_fn(move |event: LambdaEvent<IgnoredAny>| handle(committer, event))).await

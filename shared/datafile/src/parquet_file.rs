@@ -10,7 +10,7 @@ use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, GzipLevel, ZstdLevel};
-use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::properties::{
     EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterVersion,
 };
@@ -87,13 +87,14 @@ impl ParquetSettings {
     pub(crate) fn write(&self, rows: &RecordBatch) -> Result<WrittenParquet, DataFileError> {
         let options =
             ArrowWriterOptions::new().with_properties(self.properties(rows)).with_skip_arrow_metadata(true);
-        let mut writer = ArrowWriter::try_new_with_options(Vec::new(), rows.schema(), options)?;
+        let mut file = Vec::new();
+        let mut writer = ArrowWriter::try_new_with_options(&mut file, rows.schema(), options)?;
         writer.write(rows)?;
-        let metadata = writer.finish()?;
+        let metadata = writer.close()?;
         Ok(WrittenParquet {
             columns: columns(&metadata),
             split_offsets: split_offsets(&metadata),
-            bytes: writer.into_inner()?.into(),
+            bytes: file.into(),
         })
     }
 
@@ -139,7 +140,7 @@ fn repeats(column: &ArrayRef) -> bool {
 /// One entry per column, its row groups added up.
 fn columns(metadata: &ParquetMetaData) -> Vec<WrittenColumn> {
     let mut columns: Vec<WrittenColumn> = Vec::new();
-    for chunk in metadata.row_groups().iter().flat_map(|group| group.columns()) {
+    for chunk in metadata.row_groups().iter().flat_map(RowGroupMetaData::columns) {
         let Some(found) = written(chunk) else { continue };
         match columns.iter_mut().find(|column| column.field_id == found.field_id) {
             None => columns.push(found),

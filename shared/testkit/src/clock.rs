@@ -6,7 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use icefall_clock::{Clock, Entropy, Timestamp};
 
-/// A clock whose time moves by hand. Sleeping moves it too, and lets other tasks run once.
+/// What one look at a sleeper lets pass: small beside any pause in Icefall.
+const STEP: Duration = Duration::from_millis(10);
+
+/// A clock whose time moves by hand. Sleeping moves it too, in small steps between which other work
+/// goes on, so that of two sleepers the one with the shorter sleep wakes first.
 #[derive(Debug)]
 pub struct FakeClock {
     now_ms: AtomicU64,
@@ -40,8 +44,11 @@ impl Clock for FakeClock {
     }
 
     async fn sleep(&self, duration: Duration) {
-        self.advance(duration);
-        tokio::task::yield_now().await;
+        let end = self.now().plus(duration);
+        while self.now() < end {
+            self.advance(end.since(self.now()).min(STEP));
+            tokio::task::yield_now().await;
+        }
     }
 }
 
