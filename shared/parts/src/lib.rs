@@ -47,14 +47,6 @@ pub enum StartError {
         /// The object's key.
         key: String,
     },
-    /// The settings are an object, but nothing says in which region.
-    #[error("the settings are at s3://{bucket}/{key}, but AWS_REGION does not name the bucket's region")]
-    NoRegion {
-        /// The bucket.
-        bucket: String,
-        /// The object's key.
-        key: String,
-    },
     /// The catalog's settings can't work.
     #[error(transparent)]
     Catalog(#[from] CatalogError),

@@ -16,10 +16,7 @@ pub(crate) async fn read(environment: &Environment, http: &SharedHttpClient) -> 
         Location::Path(path) => {
             std::fs::read_to_string(&path).map_err(|source| StartError::File { path, source })
         }
-        Location::S3 { bucket, key } => match environment.own_region() {
-            Some(region) => object(bucket, key, &region, http).await,
-            None => Err(StartError::NoRegion { bucket, key }),
-        },
+        Location::S3 { bucket, key } => object(bucket, key, &environment.default_region()?, http).await,
     }
 }
 

@@ -12,7 +12,6 @@ use std::path::PathBuf;
 
 use crate::fault::SettingsError;
 use crate::values::Region;
-use crate::values::Region;
 
 const SETTINGS: &str = "ICEFALL_SETTINGS";
 const OVERRIDE: &str = "ICEFALL__";
@@ -62,12 +61,6 @@ impl Environment {
         region.ok_or_else(|| {
             SettingsError::one("AWS_REGION", "is not set to a region; settings in a bucket are read there")
         })
-    }
-
-    /// The function's own region, in which it reads its settings; `None`: not set, or no region's name.
-    #[must_use]
-    pub fn own_region(&self) -> Option<Region> {
-        self.region().and_then(|region| Region::parse(region).ok())
     }
 
     pub(crate) fn region(&self) -> Option<String> {
