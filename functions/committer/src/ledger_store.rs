@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use icefall_ledger::{Held, Ledger, LedgerError, LedgerId, LedgerObject, Lookup, ObjectHash, Wanted};
+use icefall_ledger::{Held, Ledger, LedgerError, LedgerId, LedgerObject, Lookup, ObjectHash, Tail, Wanted};
 use icefall_store::{OpsBucket, StoreError};
 use serde_json::json;
 use thiserror::Error;
@@ -39,6 +39,8 @@ struct Memory {
     oldest_first: VecDeque<ObjectHash>,
     bytes: usize,
     registered: BTreeSet<LedgerId>,
+    /// The end of each ledger's tree, so that a round need not read the segment before it.
+    tails: HashMap<LedgerId, Tail>,
 }
 
 impl LedgerStore {
@@ -49,7 +51,11 @@ impl LedgerStore {
 
     /// What `ledger` holds at the offsets `wanted`.
     pub(crate) async fn look_up(&self, ledger: &Ledger, wanted: &Wanted) -> Result<Held, LedgerStoreError> {
-        let mut lookup = Lookup::new(ledger, wanted);
+        let tail = self.with(|memory| memory.tails.get(ledger.id()).cloned());
+        let mut lookup = match tail {
+            Some(tail) => Lookup::with_tail(ledger, wanted, tail),
+            None => Lookup::new(ledger, wanted),
+        };
         loop {
             let needed = lookup.needed();
             if needed.is_empty() {
@@ -70,6 +76,14 @@ impl LedgerStore {
             self.remember(hash, bytes);
         }
         Ok(())
+    }
+
+    /// Remembers where the next segment of `id` continues. One that turns out to belong to a commit
+    /// that was never made is passed over by the next look-up.
+    pub(crate) fn remember_tail(&self, id: &LedgerId, tail: Option<Tail>) {
+        if let Some(tail) = tail {
+            self.with(|memory| memory.tails.insert(id.clone(), tail));
+        }
     }
 
     /// Whether the register says that this ledger has been written.

@@ -140,6 +140,7 @@ impl Settler<'_> {
         let append = append(table, &settlement);
         for result in settlement.results {
             self.ledgers.put(result.objects).await?;
+            self.ledgers.remember_tail(result.ledger.id(), result.tail);
         }
         Ok(builder.build(&append, key).await?)
     }

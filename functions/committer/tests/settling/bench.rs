@@ -6,24 +6,25 @@ use std::time::Duration;
 
 use arrow::array::cast::AsArray;
 use arrow::datatypes::{Int32Type, Int64Type};
+use iceberg::spec::TableMetadata;
+use iceberg::{NamespaceIdent, TableIdent, TableUpdate};
 use icefall_catalog::{Catalog, Commit};
 use icefall_clock::Clock;
 use icefall_committer::{Committer, DrainError, Ports, Report};
 use icefall_convert::Converter;
 use icefall_datafile::{FileFormat, NewDataFile, read};
 use icefall_manifest::{
-    BatchFile, BatchId, BatchManifest, Blob, Branch, DeadLetter, DeadLetterFile, Encoding, Fingerprint, Message,
-    Offset, Partition, RecordId, RecordList, SchemaId, Source, SpecId, TableUuid,
+    BatchFile, BatchId, BatchManifest, Blob, Branch, DeadLetter, DeadLetterFile, Encoding, Fingerprint,
+    Message, Offset, Partition, RecordId, RecordList, SchemaId, Source, SpecId, TableUuid,
 };
 use icefall_queue::CommitQueue;
 use icefall_settings::{Environment, Settings};
 use icefall_store::{Location, ObjectStore, OpsBucket, file_io};
 use icefall_telemetry::Metrics;
 use icefall_testkit::{
-    FakeCatalog, FakeClock, FakeQueue, FakeStore, Faults, FaultyCatalog, FaultyQueue, FaultyStore, SeededEntropy,
+    FakeCatalog, FakeClock, FakeQueue, FakeStore, Faults, FaultyCatalog, FaultyQueue, FaultyStore,
+    SeededEntropy,
 };
-use iceberg::spec::TableMetadata;
-use iceberg::{NamespaceIdent, TableIdent, TableUpdate};
 
 pub(crate) const TABLE: &str = "analytics.clicks";
 const DEAD_LETTERS: &str = "icefall.dead_letters";
@@ -105,11 +106,15 @@ impl Bench {
         let catalog = Arc::new(FakeCatalog::new(Arc::clone(&clock) as Arc<dyn Clock>));
         let (store, ops) = (Arc::new(FakeStore::new()), Arc::new(FakeStore::new()));
         let entropy = Arc::new(SeededEntropy::new(7));
-        let committer = committer(&clock, &queue, &catalog, &store, &ops, &entropy, [
-            &catalog_faults,
-            &queue_faults,
-            &ops_faults,
-        ]);
+        let committer = committer(
+            &clock,
+            &queue,
+            &catalog,
+            &store,
+            &ops,
+            &entropy,
+            [&catalog_faults, &queue_faults, &ops_faults],
+        );
         let bench = Self {
             clock,
             queue,
@@ -220,7 +225,8 @@ impl Bench {
         }
         let format = FileFormat::new(schema, metadata.default_partition_spec(), metadata.properties());
         let batch = converter.finish().expect("a batch");
-        let written = format.expect("a format").write(&batch, metadata.location(), || self.uuid().to_string());
+        let written =
+            format.expect("a format").write(&batch, metadata.location(), || self.uuid().to_string());
         let mut files = Vec::new();
         for NewDataFile { entry, bytes, rows: order } in written.expect("files") {
             self.store.put(&Location::parse(&entry.path).expect("a location"), bytes).await.expect("it puts");
@@ -234,7 +240,8 @@ impl Bench {
         let metadata = self.metadata(table);
         let Some(snapshot) = metadata.current_snapshot() else { return Vec::new() };
         let file_io = file_io(Arc::clone(&self.store) as Arc<dyn ObjectStore>);
-        let list = file_io.new_input(snapshot.manifest_list()).expect("a list").read().await.expect("it reads");
+        let list =
+            file_io.new_input(snapshot.manifest_list()).expect("a list").read().await.expect("it reads");
         let list = iceberg::spec::ManifestList::parse_with_version(&list, metadata.format_version());
         let mut keys = Vec::new();
         for manifest in list.expect("a manifest list").entries() {
@@ -243,7 +250,8 @@ impl Bench {
                 let location = Location::parse(entry.file_path()).expect("a location");
                 let bytes = self.store.get(&location).await.expect("it is there");
                 let rows = read(bytes, metadata.current_schema()).expect("a file");
-                let partitions = rows.column_by_name(partition).expect("a column").as_primitive::<Int32Type>();
+                let partitions =
+                    rows.column_by_name(partition).expect("a column").as_primitive::<Int32Type>();
                 let offsets = rows.column_by_name(offset).expect("a column").as_primitive::<Int64Type>();
                 keys.extend(partitions.values().iter().copied().zip(offsets.values().iter().copied()));
             }
