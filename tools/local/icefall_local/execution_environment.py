@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from icefall_local.http1 import Request, Response, port_of, serve
+from icefall_local.http1 import Request, Response, Server, serve
 from icefall_local.ports import LOOPBACK
 from icefall_local.processes import end_with_parent
 
@@ -102,7 +102,8 @@ class ExecutionEnvironment:
         self._ready = asyncio.Event()
         self._exited = asyncio.Event()
         self._current: _Invocation | None = None
-        self._server: asyncio.Server | None = None
+        self._server: Server | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._start_failure: Outcome | None = None
 
     async def start(self) -> None:
@@ -114,7 +115,7 @@ class ExecutionEnvironment:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=self._variables(port_of(self._server)),
+                env=self._variables(self._server.port),
                 start_new_session=True,
                 preexec_fn=end_with_parent,
             )
@@ -162,6 +163,8 @@ class ExecutionEnvironment:
             if not await self._within(self._exited.wait(), 1.0):
                 self._signal(signal.SIGKILL)
                 await self._exited.wait()
+        if self._closing is not None:
+            await self._closing
 
     def usage(self) -> Usage:
         """Of the process so far, or of its whole life once it has ended."""
@@ -198,7 +201,7 @@ class ExecutionEnvironment:
         self._exited.set()
         self._ready.set()
         if self._server is not None:
-            self._server.close()
+            self._closing = asyncio.ensure_future(self._server.close())
         if self._current is not None and not self._current.outcome.done():
             self._current.outcome.set_result(self._exit_or(Outcome.failed("Runtime.ExitError", "Runtime exited")))
         self._ended(self)

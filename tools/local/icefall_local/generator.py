@@ -54,6 +54,7 @@ class Generator:
                 "compression.type": "lz4",
                 "queue.buffering.max.messages": 200_000,
                 "delivery.report.only.error": True,
+                "log_level": 2,  # The stack is stopped while the client still exists: that is no news.
             }
         )
 

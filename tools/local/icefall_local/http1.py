@@ -55,26 +55,51 @@ class Response:
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-async def serve(handler: Handler, port: int = 0) -> asyncio.Server:
-    """Listens on loopback; port 0 picks a free one."""
+class Server:
+    """A listening server; closing it ends its connections too, so that none outlives the loop."""
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+        self._listening: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+
+    @property
+    def port(self) -> int:
+        assert self._listening is not None
+        return int(self._listening.sockets[0].getsockname()[1])
+
+    async def listen(self, port: int) -> None:
+        self._listening = await asyncio.start_server(self._connected, LOOPBACK, port, limit=1 << 20)
+
+    async def close(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
+        for task in (open_ones := list(self._connections)):
+            task.cancel()
+        await asyncio.gather(*open_ones, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
         try:
             while (request := await _read(reader)) is not None:
-                response = await handler(request)
+                response = await self._handler(request)
                 writer.write(response.encoded())
                 writer.write(response.body)
                 await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError, ValueError):
             pass
         finally:
+            self._connections.discard(task)
             writer.close()
 
-    return await asyncio.start_server(connected, LOOPBACK, port, limit=1 << 20)
 
-
-def port_of(server: asyncio.Server) -> int:
-    return int(server.sockets[0].getsockname()[1])
+async def serve(handler: Handler, port: int = 0) -> Server:
+    """Listens on loopback; port 0 picks a free one."""
+    server = Server(handler)
+    await server.listen(port)
+    return server
 
 
 async def _read(reader: asyncio.StreamReader) -> Request | None:

@@ -11,7 +11,7 @@ import asyncio
 import re
 from collections import Counter
 
-from icefall_local.http1 import RequestHeads, port_of
+from icefall_local.http1 import RequestHeads
 from icefall_local.ports import LOOPBACK
 
 UNSIGNED = "(unsigned)"
@@ -34,7 +34,7 @@ class KeysProxy:
         """Listens; answers the port."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Client(self, self._target_port), LOOPBACK, port)
-        return port_of(self._server)
+        return int(self._server.sockets[0].getsockname()[1])
 
     def stop(self) -> None:
         if self._server is not None:

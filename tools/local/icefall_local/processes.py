@@ -74,8 +74,11 @@ class Part:
                 raise PartFailed(f"{self.name} was not ready after {seconds:.0f} s.{self._said()}")
             time.sleep(0.02)
 
-    def stop(self, seconds: float = 15.0) -> None:
-        """SIGTERM, then SIGKILL to the whole group when it takes longer than `seconds`."""
+    def stop(self, seconds: float = 5.0) -> None:
+        """SIGTERM, then SIGKILL to the whole group when it takes longer than `seconds`.
+
+        Nothing is lost by that: a run's data is never used by another run.
+        """
         if self.process.poll() is None:
             self._signal(signal.SIGTERM)
             try:

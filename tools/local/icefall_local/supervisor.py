@@ -28,7 +28,7 @@ from icefall_local.credentials import Credentials
 from icefall_local.event_source_mapping import MappingConfig
 from icefall_local.execution_environment import FunctionConfig
 from icefall_local.generator import create_topic
-from icefall_local.http1 import Request, Response, port_of, serve
+from icefall_local.http1 import Request, Response, Server, serve
 from icefall_local.keys_proxy import KeysProxy
 from icefall_local.lambda_host import LambdaHost
 from icefall_local.ports import LOOPBACK, Ports
@@ -79,7 +79,7 @@ class Supervisor:
         self._ports = Ports()
         self._parts: list[Part] = []
         self._proxies: list[KeysProxy] = []
-        self._server: asyncio.Server | None = None
+        self._server: Server | None = None
         self._host = LambdaHost(run / "log")
         self._tasks: list[asyncio.Task[None]] = []
         self._mapping: Part | None = None
@@ -108,7 +108,7 @@ class Supervisor:
         for proxy in self._proxies:
             proxy.stop()
         if self._server is not None:
-            self._server.close()
+            await self._server.close()
         await asyncio.gather(*(asyncio.to_thread(part.stop) for part in self._parts))
 
     async def _start_parts(self) -> Stack:
@@ -140,7 +140,7 @@ class Supervisor:
             kafka_bootstrap=bootstrap,
             kafka_cluster="local",
             topic=self._topic(bootstrap),
-            lambda_endpoint=f"http://{LOOPBACK}:{port_of(self._server)}",
+            lambda_endpoint=f"http://{LOOPBACK}:{self._server.port}",
             settings=str(run / "icefall.toml"),
             **services,
         )

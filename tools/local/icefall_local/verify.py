@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from icefall_local.clickstream import DEAD_LETTER_TABLE, ROW_SCHEMA, TABLE
-from icefall_local.expectation import Expectation
+from icefall_local.expectation import Expectation, headers_of
 from icefall_local.readers import read_with_duckdb, read_with_pyiceberg
 from icefall_local.stack import Stack
 
@@ -21,7 +21,9 @@ NAMED_AT_MOST = 5
 """Records of each kind of difference that are named; all are counted."""
 
 ROW_COLUMNS = tuple(ROW_SCHEMA.names)
-DEAD_LETTER_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "target_table", "error_class", "error_text")
+DEAD_LETTER_COLUMNS = (
+    "topic", "partition", "offset", "timestamp", "key", "value", "headers", "target_table", "error_class", "error_text",
+)  # fmt: skip
 """Of the dead-letter table, what is compared."""
 
 
@@ -94,18 +96,32 @@ def compare_dead_letters(expectation: Expectation, found: pa.Table) -> Differenc
             "timestamp": expected["produced_ms"].cast(pa.timestamp("ms", tz="UTC")),
             "key": expected["key"],
             "value": expected["value"],
+            "headers": pa.array([_as_text(headers_of(one)) for one in expected["headers_variant"].to_pylist()], pa.string()),
             "target_table": pa.array([TABLE] * count, pa.string()),
         }
     )
     differences = _compare(
         expectation.topic,
         expected,
-        found,
+        _with_headers_as_text(found),
         ("topic", "partition", "offset"),
-        ("timestamp", "key", "value", "target_table"),
+        ("timestamp", "key", "value", "headers", "target_table"),
     )
     _require_reasons(found, differences)
     return differences
+
+
+def _with_headers_as_text(found: pa.Table) -> pa.Table:
+    """Headers as one text, in their order: readers differ in how they nest them, not in what they hold."""
+    texts = [
+        _as_text([(header["key"], header["value"]) for header in headers or []]) for headers in found["headers"].to_pylist()
+    ]
+    place = found.schema.get_field_index("headers")
+    return found.set_column(place, "headers", pa.array(texts, pa.string()))
+
+
+def _as_text(headers: Sequence[tuple[str, bytes | None]]) -> str:
+    return "\n".join(f"{key}={'null' if value is None else bytes(value).hex()}" for key, value in headers)
 
 
 def _require_reasons(found: pa.Table, differences: Differences) -> None:

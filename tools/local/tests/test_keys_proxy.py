@@ -5,7 +5,7 @@ import http.client
 
 import pytest
 
-from icefall_local.http1 import RequestHeads, Response, port_of, serve
+from icefall_local.http1 import RequestHeads, Response, serve
 from icefall_local.keys_proxy import UNSIGNED, KeysProxy
 
 
@@ -42,7 +42,7 @@ async def _through_a_proxy():
         return Response(200, request.headers["host"].encode() + b" " + request.body)
 
     server = await serve(echo)
-    proxy = KeysProxy("store", port_of(server))
+    proxy = KeysProxy("store", server.port)
     port = await proxy.start()
     signed = "AWS4-HMAC-SHA256 Credential=AKONE/20260101/eu-west-1/s3/aws4_request, SignedHeaders=host, Signature=0"
 
@@ -60,4 +60,4 @@ async def _through_a_proxy():
     assert proxy.keys == {"AKONE": 2, UNSIGNED: 1}
     assert proxy.scopes == {"eu-west-1/s3": 2}
     proxy.stop()
-    server.close()
+    await server.close()

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from standing_in import program
 
 from icefall_local.execution_environment import MAX_PAYLOAD, FunctionConfig
-from icefall_local.http1 import port_of, serve
+from icefall_local.http1 import serve
 from icefall_local.lambda_host import LambdaHost
 
 
@@ -38,7 +38,7 @@ class Hosted:
     async def _start(self):
         host = LambdaHost(self.folder)
         self.server = await serve(host.handle)
-        self.port = port_of(self.server)
+        self.port = self.server.port
         return host
 
     def on_loop(self, coroutine):
@@ -61,6 +61,7 @@ class Hosted:
 
     def close(self):
         self.on_loop(self.host.stop())
+        self.on_loop(self.server.close())
         self.loop.call_soon_threadsafe(self.loop.stop)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from icefall_local import sabotage
 from icefall_local.clickstream import BAD_KINDS, COLUMNS, HEADER_VARIANTS, TABLE, Clickstream
-from icefall_local.expectation import Expectation, ExpectationBuilder
+from icefall_local.expectation import Expectation, ExpectationBuilder, headers_of
 from icefall_local.freshness import percentiles
 from icefall_local.verify import ROW_COLUMNS, compare_dead_letters, compare_rows
 
@@ -39,6 +39,10 @@ def letters_of(expectation):
             "timestamp": letters["produced_ms"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC")),
             "key": letters["key"].cast(pa.large_binary()),
             "value": letters["value"].cast(pa.large_binary()),
+            "headers": pa.array(
+                [[{"key": key, "value": value} for key, value in headers_of(one)] for one in letters["headers_variant"].to_pylist()],
+                pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+            ),
             "target_table": pa.array([TABLE] * letters.num_rows),
             "error_class": pa.array(["type"] * letters.num_rows),
             "error_text": pa.array(["why"] * letters.num_rows),
@@ -184,7 +188,8 @@ def test_dead_letters_are_compared_byte_by_byte(expectation):
     name = f"clickstream/{first['partition']}/{first['offset']}"
     assert compare_dead_letters(expectation, without(letters, 0)).named == [f"missing: {name}"]
     assert compare_dead_letters(expectation, pa.concat_tables([letters, letters.slice(0, 1)])).duplicates == 1
-    for change in ({"value": b"other"}, {"value": None}, {"key": b"other"}, {"target_table": "x.y"}, {"error_text": ""}):
+    for change in ({"value": b"other"}, {"value": None}, {"key": b"other"}, {"target_table": "x.y"}, {"error_text": ""},
+                   {"headers": [{"key": "other", "value": b""}]}):
         assert compare_dead_letters(expectation, changed(letters, 0, **change)).altered == 1, change
 
 

@@ -25,7 +25,7 @@ from icefall_local.clickstream import COLUMNS, DEAD_LETTER_TABLE, ROW_SCHEMA, TA
 _TYPES = {"string": StringType(), "long": LongType(), "timestamptz": TimestamptzType()}
 LETTERS = pa.schema(
     [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("timestamp", pa.timestamp("us", tz="UTC")),
-     ("key", pa.binary()), ("value", pa.binary()), ("target_table", pa.string()), ("error_class", pa.string()),
+     ("key", pa.binary()), ("value", pa.binary()), ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))), ("target_table", pa.string()), ("error_class", pa.string()),
      ("error_text", pa.string())]
 )  # fmt: skip
 
@@ -114,6 +114,11 @@ def letter(record, raw, problem):
         "timestamp": datetime.fromtimestamp(record["timestamp"] / 1000, timezone.utc),
         "key": None if key is None else base64.b64decode(key),
         "value": raw,
+        "headers": [
+            {"key": name, "value": bytes(byte & 0xFF for byte in value)}
+            for header in record["headers"]
+            for name, value in header.items()
+        ],
         "target_table": TABLE,
         "error_class": type(problem).__name__,
         "error_text": str(problem) or "no text",
