@@ -1,66 +1,66 @@
-//! Taking nothing in while nobody commits.
+//! Taking nothing more in when nobody commits.
 //!
-//! Batch manifests expire in the queue and uncommitted files are cleaned up by table buckets, so a
-//! writer that goes on for days without a committer would lose what it took. The committer's heartbeat
-//! is looked at once in a while; when it is too old the batch is refused and stays in Kafka.
+//! The queue keeps messages for days, Kafka for as long as it is told to. When the committer has not
+//! run for hours the records are safer where they are, so the writer refuses its batches until there
+//! is a fresh heartbeat. A pipeline without any heartbeat has just been set up, and goes on.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use icefall_clock::Timestamp;
+use icefall_clock::{Clock, Timestamp};
 use icefall_manifest::PipelineId;
 use icefall_store::OpsBucket;
+use tokio::sync::Mutex;
 
 use crate::WriterError;
 
-/// How long a look counts.
-const LOOK_EVERY: Duration = Duration::from_mins(1);
+/// Older than this, batches are refused.
+const LIMIT: Duration = Duration::from_hours(12);
+/// The heartbeat is read at most this often.
+const INTERVAL: Duration = Duration::from_mins(1);
 
-/// How old the last sign of life may be.
-const PATIENCE: Duration = Duration::from_hours(12);
-
-/// What was seen last, kept while the function stays warm.
-#[derive(Debug, Default)]
-pub(crate) struct Backpressure {
-    seen: Mutex<Option<Seen>>,
-}
-
+/// What was read of the heartbeat, and when.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    looked: Timestamp,
-    /// When the committer's last round began; none has ever begun if there is nothing.
-    round: Option<Timestamp>,
+    at: Timestamp,
+    round_began: Option<Timestamp>,
 }
 
+/// The last look at the committer's heartbeat.
+#[derive(Debug, Default)]
+pub(crate) struct Backpressure(Mutex<Option<Seen>>);
+
 impl Backpressure {
-    /// Refuses when the committer has been silent for too long. One that never ran may be on its way.
+    /// Fails when the committer's last round began too long ago.
     pub(crate) async fn check(
         &self,
-        ops: &OpsBucket,
         pipeline: &PipelineId,
-        now: Timestamp,
+        ops: &OpsBucket,
+        clock: &dyn Clock,
     ) -> Result<(), WriterError> {
-        let silence = self.last_round(ops, pipeline, now).await?.map(|round| now.since(round));
-        match silence {
-            Some(silence) if silence > PATIENCE => Err(WriterError::NobodyCommits(silence)),
-            _ => Ok(()),
+        let now = clock.now();
+        let age = self.look(pipeline, ops, now).await?.map(|began| now.since(began));
+        match age.filter(|age| *age > LIMIT) {
+            None => Ok(()),
+            Some(age) => {
+                Err(WriterError::Stalled { pipeline: pipeline.clone(), hours: age.as_secs() / 3600 })
+            }
         }
     }
 
-    async fn last_round(
+    async fn look(
         &self,
-        ops: &OpsBucket,
         pipeline: &PipelineId,
+        ops: &OpsBucket,
         now: Timestamp,
     ) -> Result<Option<Timestamp>, WriterError> {
-        let fresh = |seen: &Seen| now.since(seen.looked) < LOOK_EVERY;
-        let known = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(seen) = known.filter(fresh) {
-            return Ok(seen.round);
+        let mut seen = self.0.lock().await;
+        if let Some(seen) = seen.filter(|seen| now.since(seen.at) < INTERVAL) {
+            return Ok(seen.round_began);
         }
-        let heartbeat = ops.heartbeat(pipeline).await?;
-        let round = heartbeat.map(|heartbeat| Timestamp::from_unix_ms(heartbeat.started_ms));
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(Seen { looked: now, round });
-        Ok(round)
+        let failed = WriterError::ops("the committer's heartbeat can't be read");
+        let heartbeat = ops.heartbeat(pipeline).await.map_err(failed)?;
+        let round_began = heartbeat.map(|heartbeat| Timestamp::from_unix_ms(heartbeat.started_ms));
+        *seen = Some(Seen { at: now, round_began });
+        Ok(round_began)
     }
 }

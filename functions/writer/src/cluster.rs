@@ -1,45 +1,50 @@
-//! The name that a Kafka cluster goes by.
+//! What the Kafka cluster is called in ledgers.
 //!
-//! The settings name it. For MSK the ARN's cluster id is the default: it stays when brokers, endpoints
-//! and even the cluster's display name change.
+//! The name is part of every record's identity, so it comes from the settings. MSK's events name
+//! their cluster by an ARN whose last part is the cluster's id, which never changes and serves when
+//! nothing is set. Events of self-managed Kafka name only brokers, which do change.
 
 use icefall_manifest::ClusterName;
-use icefall_records::KafkaEvent;
 
 use crate::WriterError;
 
-/// The cluster of `event`.
-pub(crate) fn name(
-    setting: Option<&ClusterName>,
-    event: &KafkaEvent<'_>,
-) -> Result<ClusterName, WriterError> {
-    if let Some(name) = setting {
-        return Ok(name.clone());
+/// The cluster's name: as `set`, or MSK's id of it.
+pub(crate) fn name(set: Option<&ClusterName>, arn: Option<&str>) -> Result<ClusterName, WriterError> {
+    match (set, arn) {
+        (Some(name), _) => Ok(name.clone()),
+        (None, Some(arn)) => of_arn(arn).ok_or_else(|| {
+            WriterError::NoCluster(format!("the event's ARN {arn} is none of an MSK cluster"))
+        }),
+        (None, None) => Err(WriterError::NoCluster("the event does not name its Kafka cluster".to_owned())),
     }
-    let id = event.source_arn.as_deref().and_then(cluster_id).ok_or(WriterError::NoCluster)?;
-    Ok(id.try_into()?)
 }
 
-/// The last part of `arn:aws:kafka:<region>:<account>:cluster/<name>/<id>`.
-fn cluster_id(arn: &str) -> Option<&str> {
-    let resource = arn.splitn(6, ':').nth(5)?;
-    let mut parts = resource.split('/');
-    match (parts.next(), parts.next(), parts.next(), parts.next()) {
-        (Some("cluster"), Some(_), Some(id), None) if !id.is_empty() => Some(id),
-        _ => None,
-    }
+/// The id at the end of `arn:aws:kafka:region:account:cluster/name/id`
+/// (<https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonmanagedstreamingforapachekafka.html>).
+fn of_arn(arn: &str) -> Option<ClusterName> {
+    let (_, resource) = arn.split_once(":cluster/").filter(|(head, _)| head.contains(":kafka:"))?;
+    let (_, id) = resource.split_once('/')?;
+    ClusterName::try_from(id).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const ARN: &str = "arn:aws:kafka:us-east-1:123456789012:cluster/vpc-x/abcd1234-0000-14";
+
     #[test]
-    fn an_arn_tells_the_clusters_id() {
-        let arn = "arn:aws:kafka:us-east-1:123456789012:cluster/vpc-x/abcd1234-5678-14";
-        assert_eq!(cluster_id(arn), Some("abcd1234-5678-14"));
-        for odd in ["", "arn:aws:kafka:us-east-1:1:topic/a/b", "arn:aws:kafka:us-east-1:1:cluster/a"] {
-            assert_eq!(cluster_id(odd), None, "{odd}");
+    fn the_setting_comes_first_and_the_arn_serves_without_it() {
+        let set = ClusterName::try_from("main").expect("a name");
+        assert_eq!(name(Some(&set), Some(ARN)).expect("it is set"), set);
+        assert_eq!(name(None, Some(ARN)).expect("an MSK cluster").as_str(), "abcd1234-0000-14");
+    }
+
+    #[test]
+    fn without_either_the_key_to_set_is_named() {
+        for arn in [None, Some(""), Some("arn:aws:kafka:r:1:cluster/x"), Some("arn:aws:s3:r:1:cluster/x/y")] {
+            let error = name(None, arn).expect_err("no cluster is named");
+            assert!(error.to_string().contains("kafka.cluster"), "{error}");
         }
     }
 }

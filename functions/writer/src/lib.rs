@@ -1,22 +1,26 @@
-//! The writer: one Kafka batch in, durable data files and batch manifests out.
+//! One Kafka batch in, durable data files and batch manifests out.
 //!
-//! An invocation takes the records that the event source mapping polled, converts each by its table's
-//! current schema, writes a data file per partition into the table's own location, and enqueues one
-//! batch manifest per table. It is all or nothing: it succeeds only when the queue has accepted every
-//! batch manifest. What it can't convert becomes a dead letter and travels with the rest; what it can't
-//! reach fails the batch, and the records come again from Kafka.
-//!
-//! Every attempt writes files under new names. What a failed one leaves is unreferenced and harmless.
+//! [`Writer::write`] is the whole function: it takes an event's bytes as Lambda delivered them and
+//! succeeds only when every record of it is accounted for: as a row of a stored data file that a
+//! queued batch manifest names, as a dead letter likewise, or skipped by a setting that says so. It is
+//! all or nothing: what is merely unavailable fails the whole batch, and the event source mapping
+//! brings it again. It keeps nothing between batches but caches.
 
 mod backpressure;
 mod cluster;
-mod convert;
-mod deliver;
+mod dead_letters;
+mod enqueue;
 mod error;
+mod event;
 mod handler;
+mod ports;
+mod rows;
+mod source;
 mod tables;
+mod upload;
 mod writer;
 
 pub use error::WriterError;
-pub use handler::handle;
+pub use handler::serve;
+pub use ports::Ports;
 pub use writer::{Report, Writer};

@@ -1,13 +1,12 @@
-//! One batch, from the event's bytes to accepted batch manifests.
+//! The writer: one event from bytes to queued batch manifests.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::io::{self, Write};
 
 use bytes::Bytes;
-use icefall_manifest::{BatchManifest, ClusterName, Source, Topic};
-use icefall_parts::Parts;
+use futures::future::try_join;
+use icefall_manifest::{ClusterName, Source};
 use icefall_records::{DecodeBuffer, EventError, KafkaEvent, PartitionRecords};
-use icefall_settings::Route;
+use icefall_settings::Settings;
 use icefall_store::QuarantineEntry;
 use serde::Serialize;
 use serde_json::json;
@@ -15,162 +14,182 @@ use tokio::sync::Mutex;
 use tracing::error;
 
 use crate::backpressure::Backpressure;
-use crate::convert::{Conversion, Converted};
-use crate::tables::{OpenTable, Tables};
-use crate::{WriterError, cluster, deliver};
+use crate::enqueue::enqueue;
+use crate::error::chain;
+use crate::source::{Prepared, Topical, prepare};
+use crate::tables::Tables;
+use crate::upload::store_all;
+use crate::{Ports, WriterError, cluster};
 
-/// What a batch became.
+/// What became of a batch; also the function's answer.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Report {
     /// Records in the event.
     pub records: usize,
-    /// Rows written.
+    /// Those that became rows.
     pub rows: usize,
-    /// Dead letters written.
+    /// Those that became dead letters.
     pub dead_letters: usize,
-    /// Tombstones skipped, as their route says.
+    /// Those without a value that their route says to skip.
     pub skipped: u64,
-    /// Data files written.
+    /// Data files stored.
     pub files: usize,
-    /// Batch manifests enqueued.
+    /// Batch manifests queued.
     pub batches: usize,
-    /// Events put in quarantine, since their records can't be told.
-    pub quarantined: usize,
+    /// Whether the event could not be read and was put into quarantine instead.
+    pub quarantined: bool,
 }
 
-/// The writer of one pipeline, kept while the function stays warm.
+/// Writes batches; made once per environment.
 #[derive(Debug)]
 pub struct Writer {
-    parts: Parts,
-    tables: Tables,
+    settings: Settings,
+    ports: Ports,
     backpressure: Backpressure,
-    buffer: Mutex<DecodeBuffer>,
+    tables: Tables,
+    decoded: Mutex<DecodeBuffer>,
 }
 
 impl Writer {
-    /// The writer that acts through `parts`.
+    /// A writer that knows no table yet. Nothing is asked of anyone.
     #[must_use]
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(settings: Settings, ports: Ports) -> Self {
         Self {
-            parts,
-            tables: Tables::default(),
+            settings,
+            ports,
             backpressure: Backpressure::default(),
-            buffer: Mutex::default(),
+            tables: Tables::default(),
+            decoded: Mutex::default(),
         }
     }
 
-    /// The parts that it acts through.
-    #[must_use]
-    pub const fn parts(&self) -> &Parts {
-        &self.parts
-    }
-
-    /// Takes in one event. `Ok` only when all of it is durable and the queue has every batch manifest.
+    /// Accounts for every record of `event`, as Lambda delivered it, or fails as a whole. After an error
+    /// some files may be stored that nothing names; the next attempt uses other names.
     pub async fn write(&self, event: &[u8], request_id: &str) -> Result<Report, WriterError> {
-        let Parts { ops, clock, settings, metrics, queue, .. } = &self.parts;
-        self.backpressure.check(ops, &settings.pipeline, clock.now()).await?;
-        let mut buffer = self.buffer.lock().await;
-        let parsed = match KafkaEvent::parse(event, &mut buffer) {
+        let Ports { ops, clock, metrics, .. } = &self.ports;
+        self.backpressure.check(&self.settings.pipeline, ops, &**clock).await?;
+        let mut buffer = self.decoded.lock().await;
+        let mut event = match KafkaEvent::parse(event, &mut buffer) {
             Ok(parsed) => parsed,
-            Err(fault) => return self.put_aside(event, request_id, &fault).await,
+            Err(unreadable) => return self.put_aside(event, request_id, &unreadable).await,
         };
-        let mut report = Report { records: parsed.len(), ..Report::default() };
-        metrics.records_received(parsed.len() as u64);
-        let mut messages = Vec::new();
-        for (topic, partitions) in by_topic(&parsed) {
-            let batch = self.take_in(&parsed, topic, &partitions, &mut report).await?;
-            if batch.record_count() > 0 {
-                messages.push(deliver::message(&self.parts, batch).await?);
-            }
+        let records = event.len();
+        metrics.records_received(records as u64);
+        // Stable: the partitions of a topic keep their order.
+        event.partitions.sort_by(|one, other| one.topic.cmp(&other.topic));
+        let topics = self.route(&event.partitions, event.source_arn.as_deref())?;
+        let mut prepared = Vec::with_capacity(topics.len());
+        for topical in &topics {
+            prepared.push(prepare(topical, &self.tables, &self.ports).await?);
         }
-        if !messages.is_empty() {
-            queue.send(&messages).await?;
+        self.store_and_send(records, prepared).await
+    }
+
+    /// Writes what was counted since the last call, a line of JSON per table.
+    pub fn flush_metrics(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.ports.metrics.flush(self.ports.clock.now(), out)
+    }
+
+    /// The records by topic, each with its route; `partitions` are sorted by topic.
+    fn route<'a>(
+        &'a self,
+        partitions: &'a [PartitionRecords<'a>],
+        source_arn: Option<&str>,
+    ) -> Result<Vec<Topical<'a>>, WriterError> {
+        if partitions.is_empty() {
+            return Ok(Vec::new());
         }
-        report.batches = messages.len();
+        let cluster = cluster::name(self.settings.cluster.as_ref(), source_arn)?;
+        let topics = partitions.chunk_by(|one, other| one.topic == other.topic);
+        topics.filter_map(|topic| topic.first().map(|first| self.topical(&cluster, first, topic))).collect()
+    }
+
+    fn topical<'a>(
+        &'a self,
+        cluster: &ClusterName,
+        first: &PartitionRecords<'_>,
+        partitions: &'a [PartitionRecords<'a>],
+    ) -> Result<Topical<'a>, WriterError> {
+        let topic = first.topic.clone();
+        let route = self.settings.route(&topic).ok_or_else(|| WriterError::NoRoute(topic.clone()))?;
+        let source = Source { pipeline: self.settings.pipeline.clone(), cluster: cluster.clone(), topic };
+        Ok(Topical { source, route, branch: self.settings.branch(&route.table), partitions })
+    }
+
+    /// Files and dead letters first, the messages that name them last.
+    async fn store_and_send(
+        &self,
+        records: usize,
+        mut prepared: Vec<Prepared>,
+    ) -> Result<Report, WriterError> {
+        let uploads: Vec<_> = prepared.iter_mut().flat_map(|topic| topic.uploads.drain(..)).collect();
+        try_join(store_all(&self.ports.tables, uploads), self.store_dead_letters(&mut prepared)).await?;
+        let report = report(records, &prepared);
+        let manifests = prepared.iter_mut().filter_map(|topic| topic.manifest.clone()).collect();
+        enqueue(&self.ports, manifests).await?;
+        self.count(&prepared);
         Ok(report)
     }
 
-    /// Converts and stores the records of one topic.
-    async fn take_in(
-        &self,
-        event: &KafkaEvent<'_>,
-        topic: &Topic,
-        partitions: &[&PartitionRecords<'_>],
-        report: &mut Report,
-    ) -> Result<BatchManifest, WriterError> {
-        let settings = &self.parts.settings;
-        let route = settings.route(topic).ok_or_else(|| WriterError::NoRoute(topic.clone()))?;
-        let source = self.source(cluster::name(settings.cluster.as_ref(), event)?, topic);
-        let (table, converted) = self.convert(route, &source, partitions).await?;
-        self.parts.metrics.tombstones_skipped(converted.skipped);
-        report.rows += converted.records.len();
-        report.dead_letters += converted.letters.len();
-        report.skipped += converted.skipped;
-        let branch = settings.branch(&route.table);
-        let batch = deliver::store(&self.parts, &table, branch, &source, converted).await?;
-        report.files += batch.files.len();
-        Ok(batch)
-    }
-
-    /// Converts by the table as it is known, and again by a newer state of it when that may matter.
-    async fn convert(
-        &self,
-        route: &Route,
-        source: &Source,
-        partitions: &[&PartitionRecords<'_>],
-    ) -> Result<(Arc<OpenTable>, Converted), WriterError> {
-        let Parts { catalog, clock, .. } = &self.parts;
-        let table = self.tables.open(catalog.as_ref(), clock.as_ref(), &route.table).await?;
-        let conversion = Conversion { table: &table, source, tombstones: route.tombstones, now: clock.now() };
-        let converted = conversion.convert(partitions)?;
-        if converted.may_fit_newer
-            && let Some(newer) = self.tables.again(catalog.as_ref(), clock.as_ref(), &table).await?
-        {
-            let converted = Conversion { table: &newer, ..conversion }.convert(partitions)?;
-            return Ok((newer, converted));
+    async fn store_dead_letters(&self, prepared: &mut [Prepared]) -> Result<(), WriterError> {
+        for topic in prepared {
+            let Some(letters) = &topic.dead_letters else { continue };
+            let failed = WriterError::ops("dead letters can't be stored");
+            let put = self.ports.ops.put_dead_letters(letters.table_uuid, letters.id, letters.body.clone());
+            let key = put.await.map_err(failed)?;
+            topic.dead_letters_stored(key);
         }
-        Ok((table, converted))
+        Ok(())
     }
 
-    fn source(&self, cluster: ClusterName, topic: &Topic) -> Source {
-        Source { pipeline: self.parts.settings.pipeline.clone(), cluster, topic: topic.clone() }
+    fn count(&self, prepared: &[Prepared]) {
+        let metrics = &self.ports.metrics;
+        for topic in prepared {
+            metrics.tombstones_skipped(topic.skipped);
+            let Some(manifest) = &topic.manifest else { continue };
+            for file in &manifest.files {
+                let entry = &file.data_file;
+                metrics.data_file_written(&manifest.table, entry.record_count, entry.file_size_in_bytes);
+            }
+            metrics.dead_letters_written(&manifest.table, topic.dead_letter_count() as u64);
+        }
     }
 
-    /// An event whose records can't be told is kept as it came; Kafka would deliver it for ever.
+    /// Keeps an event whose records nobody can name, byte by byte, for a person.
     async fn put_aside(
         &self,
         event: &[u8],
         request_id: &str,
-        fault: &EventError,
+        unreadable: &EventError,
     ) -> Result<Report, WriterError> {
-        let Parts { ops, clock, metrics, .. } = &self.parts;
+        let cause = chain(unreadable);
         let entry = QuarantineEntry {
             reason: "unreadable-event",
             id: request_id,
-            when: clock.now(),
+            when: self.ports.clock.now(),
             raw: Bytes::copy_from_slice(event),
             details: json!({
-                "error": fault.to_string(),
-                "what-to-do": "find out what invoked the writer; if it was the event source mapping, replay the \
-                               offsets around this time",
+                "error": cause,
+                "do": "find out what delivered it; its records are not in any table: send them again to their topic",
             }),
         };
-        let key = ops.quarantine(&entry).await?;
-        metrics.quarantined(1);
-        error!(
-            key,
-            error = fault as &dyn std::error::Error,
-            "an event that can't be read was put in quarantine"
-        );
-        Ok(Report { quarantined: 1, ..Report::default() })
+        let failed = WriterError::ops("an unreadable event can't be put into quarantine");
+        let key = self.ports.ops.quarantine(&entry).await.map_err(failed)?;
+        self.ports.metrics.quarantined(1);
+        error!(key, error = cause, "an event that can't be read is in quarantine");
+        Ok(Report { quarantined: true, ..Report::default() })
     }
 }
 
-/// Partitions by topic: each topic has its own route.
-fn by_topic<'e, 'a>(event: &'e KafkaEvent<'a>) -> BTreeMap<&'e Topic, Vec<&'e PartitionRecords<'a>>> {
-    let mut topics: BTreeMap<&Topic, Vec<&PartitionRecords<'a>>> = BTreeMap::new();
-    for partition in &event.partitions {
-        topics.entry(&partition.topic).or_default().push(partition);
+fn report(records: usize, prepared: &[Prepared]) -> Report {
+    let manifests = || prepared.iter().filter_map(|topic| topic.manifest.as_ref());
+    Report {
+        records,
+        rows: prepared.iter().map(Prepared::rows).sum(),
+        dead_letters: prepared.iter().map(Prepared::dead_letter_count).sum(),
+        skipped: prepared.iter().map(|topic| topic.skipped).sum(),
+        files: manifests().map(|manifest| manifest.files.len()).sum(),
+        batches: manifests().count(),
+        quarantined: false,
     }
-    topics
 }
