@@ -268,10 +268,19 @@ fn updated_ms(metadata: &TableMetadata, updates: &[TableUpdate], now_ms: i64) ->
     added.fold(now_ms.max(metadata.last_updated_ms()), i64::max)
 }
 
-/// `metadata` as its JSON form brings it back, updated at `updated_ms`: the builder takes the system's time.
+/// `metadata` as its JSON form brings it back, updated at `updated_ms`: the builder takes the system's time, for a
+/// branch that is set to an older snapshot too.
 fn stamped(metadata: &TableMetadata, updated_ms: i64) -> Result<TableMetadata, String> {
     through_json(metadata, |fields| {
         fields.insert("last-updated-ms".to_owned(), updated_ms.into());
+        let log = fields.get_mut("snapshot-log").and_then(Value::as_array_mut);
+        for entry in log.into_iter().flatten() {
+            if let Some(time) = entry.get_mut("timestamp-ms")
+                && time.as_i64().is_some_and(|time| time > updated_ms)
+            {
+                *time = updated_ms.into();
+            }
+        }
     })
 }
 
@@ -298,4 +307,86 @@ fn through_json(
         change(fields);
     }
     serde_json::from_value(json).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use iceberg::spec::{NestedField, PrimitiveType, Schema, Type};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::{FakeClock, catalog_conformance};
+
+    fn new_table() -> NewTable {
+        let field = NestedField::optional(5, "id", Type::Primitive(PrimitiveType::Long));
+        NewTable::new(Schema::builder().with_fields([Arc::new(field)]).build().expect("a schema"))
+    }
+
+    fn table() -> TableIdent {
+        TableIdent::from_strs(["ns", "t"]).expect("a name")
+    }
+
+    async fn catalog() -> (Arc<FakeClock>, FakeCatalog) {
+        let clock = Arc::new(FakeClock::default());
+        let catalog = FakeCatalog::with_namespace(Arc::<FakeClock>::clone(&clock), "ns");
+        catalog.create_table(&table(), &new_table()).await.expect("create");
+        (clock, catalog)
+    }
+
+    fn property(value: &str) -> Commit {
+        let updates = [("key".to_owned(), value.to_owned())].into();
+        Commit::new(Vec::new(), vec![TableUpdate::SetProperties { updates }], Uuid::nil())
+    }
+
+    #[tokio::test]
+    async fn the_fake_is_a_catalog() {
+        let catalog = FakeCatalog::new(Arc::new(FakeClock::default()));
+        catalog_conformance(&catalog, &NamespaceIdent::new("conformance".to_owned())).await;
+    }
+
+    #[tokio::test]
+    async fn its_time_is_the_clocks() {
+        let (clock, catalog) = catalog().await;
+        let created = catalog.peek(&table()).expect("the table").last_updated_ms();
+        assert_eq!(created, clock.now().unix_ms_signed());
+        clock.advance(Duration::from_hours(3));
+        assert_eq!(catalog.commit(&table(), &property("a")).await.name(), "committed");
+        let updated = catalog.peek(&table()).expect("the table").last_updated_ms();
+        assert_eq!(updated, clock.now().unix_ms_signed());
+    }
+
+    #[tokio::test]
+    async fn creations_follow_the_settings() {
+        let (_, catalog) = catalog().await;
+        let held = catalog.peek(&table()).expect("the table");
+        assert_eq!(held.location(), "s3://lake/ns/t");
+        assert_eq!(held.current_schema().field_by_name("id").map(|field| field.id), Some(1), "ids are fresh");
+        let third = TableIdent::from_strs(["ns", "third"]).expect("a name");
+        let mut new = new_table();
+        new.properties.insert("format-version".to_owned(), "3".to_owned());
+        let created = catalog.create_table(&third, &new).await.expect("create").metadata;
+        assert_eq!(created.format_version(), FormatVersion::V3);
+        assert_ne!(created.uuid(), held.uuid());
+        new.properties.insert("format-version".to_owned(), "9".to_owned());
+        let fourth = TableIdent::from_strs(["ns", "fourth"]).expect("a name");
+        let error = catalog.create_table(&fourth, &new).await.expect_err("there is none");
+        assert!(matches!(error, CatalogError::Rejected(_)), "{error:?}");
+        let elsewhere = TableIdent::from_strs(["elsewhere", "t"]).expect("a name");
+        let error = catalog.create_table(&elsewhere, &new_table()).await.expect_err("no namespace");
+        assert!(matches!(error, CatalogError::NotFound(_)), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn what_others_do_to_a_table_shows() {
+        let (_, catalog) = catalog().await;
+        let old = catalog.peek(&table()).expect("the table");
+        assert_eq!(catalog.commit(&table(), &property("a")).await.name(), "committed");
+        catalog.replace(&table(), old.as_ref().clone());
+        assert_eq!(catalog.peek(&table()), Some(old), "as restored");
+        assert_eq!(catalog.commits().len(), 1);
+        assert!(catalog.drop_table(&table()) && !catalog.drop_table(&table()));
+        assert_eq!(catalog.commit(&table(), &property("a")).await.name(), "not found");
+    }
 }

@@ -1,5 +1,6 @@
 //! Fakes, k-th-call failures and conformance suites.
 
+mod catalog_conformance;
 mod clock;
 mod fake_catalog;
 mod fake_queue;
@@ -10,6 +11,7 @@ mod queue_conformance;
 mod scripted_server;
 mod store_conformance;
 
+pub use catalog_conformance::catalog_conformance;
 pub use clock::{FakeClock, SeededEntropy};
 pub use fake_catalog::FakeCatalog;
 pub use fake_queue::FakeQueue;
