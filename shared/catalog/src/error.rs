@@ -133,9 +133,15 @@ impl Reason {
         says(&self.message) || self.kind.as_deref().is_some_and(says)
     }
 
+    /// A request that was not recognised says nothing about permissions.
+    fn is_about_the_signature(&self) -> bool {
+        let says = |text: &str| text.to_ascii_lowercase().contains("signature");
+        says(&self.message) || self.kind.as_deref().is_some_and(says)
+    }
+
     fn remedy(&self) -> String {
         let check = "check access key, secret, session token, signing region and the clock";
-        if self.needs.is_empty() {
+        if self.needs.is_empty() || self.is_about_the_signature() {
             return check.to_owned();
         }
         format!("the role likely lacks {} on it; if it has that, {check}", self.needs.join(" and "))
@@ -171,5 +177,13 @@ mod tests {
         let text = CatalogError::Denied(reason).to_string();
         assert!(text.starts_with("committing to table analytics.clicks: 403 not authorized"), "{text}");
         assert!(text.contains("s3tables:PutTableData"), "{text}");
+    }
+
+    #[test]
+    fn a_wrong_signature_is_no_lack_of_permissions() {
+        let mut reason = Reason::new(Operation::LoadTable, "ns.t", "the signature does not match");
+        reason.needs = &["s3tables:GetTableData"];
+        let text = CatalogError::Denied(reason).to_string();
+        assert!(text.contains("check access key") && !text.contains("GetTableData"), "{text}");
     }
 }
