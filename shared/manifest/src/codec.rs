@@ -12,7 +12,9 @@ pub enum DecodeError {
     #[error("the message is not a batch manifest of a format that this version reads")]
     Malformed(#[from] serde_json::Error),
     /// Written by a newer version.
-    #[error("the batch manifest has format {0}, which is newer than this version reads: update the committer")]
+    #[error(
+        "the batch manifest has format {0}, which is newer than this version reads: update the committer"
+    )]
     NewerFormat(u64),
     /// Not exactly one of the bodies that a message can have.
     #[error("the message holds not exactly one of a batch manifest and a pointer to one")]

@@ -54,7 +54,9 @@ mod tests {
 
     #[test]
     fn every_tag_reads_back_as_its_encoding() {
-        for encoding in [Encoding::Raw, Encoding::RegistryJson, Encoding::RegistrySource, Encoding::Unreadable] {
+        for encoding in
+            [Encoding::Raw, Encoding::RegistryJson, Encoding::RegistrySource, Encoding::Unreadable]
+        {
             assert_eq!(Encoding::try_from(u8::from(encoding)), Ok(encoding));
         }
         assert!(Encoding::try_from(0).is_err());

@@ -20,7 +20,8 @@ pub struct NameError {
 
 impl NameError {
     pub(crate) const fn table(name: String) -> Self {
-        let rule = "namespace.table, each of lower-case letters, digits and underscores between two of the former";
+        let rule =
+            "namespace.table, each of lower-case letters, digits and underscores between two of the former";
         Self { what: "table", name, rule }
     }
 
@@ -96,7 +97,13 @@ macro_rules! name {
 }
 
 name!(Topic, "topic", 249, is_kafka_char, "1 to 249 letters, digits, dots, underscores or hyphens");
-name!(ClusterName, "cluster name", 80, is_kafka_char, "1 to 80 letters, digits, dots, underscores or hyphens");
+name!(
+    ClusterName,
+    "cluster name",
+    80,
+    is_kafka_char,
+    "1 to 80 letters, digits, dots, underscores or hyphens"
+);
 name!(PipelineId, "pipeline id", 40, is_pipeline_char, "1 to 40 lower-case letters, digits or hyphens");
 
 /// A partition of a topic; never negative.

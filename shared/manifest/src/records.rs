@@ -196,7 +196,8 @@ mod tests {
 
     #[test]
     fn gaps_and_other_partitions_start_new_runs_and_order_is_kept() {
-        let records = [record(0, 10, 1), record(0, 11, 2), record(0, 15, 3), record(1, 16, 4), record(0, 16, 5)];
+        let records =
+            [record(0, 10, 1), record(0, 11, 2), record(0, 15, 3), record(1, 16, 4), record(0, 16, 5)];
         let list: RecordList = records.into_iter().collect();
         assert_eq!(list.runs().len(), 4);
         assert_eq!(list.iter().collect::<Vec<_>>(), records);

@@ -152,7 +152,7 @@ impl Bench {
         let dead_letters = if letters.is_empty() {
             None
         } else {
-            let lines: Vec<_> = letters.iter().map(|record| letter(record)).collect();
+            let lines: Vec<_> = letters.iter().map(letter).collect();
             let text = DeadLetter::encode_lines(&lines).expect("it encodes");
             let body = zstd::encode_all(text.as_slice(), 1).expect("it compresses");
             let ops = OpsBucket::new(Arc::clone(&self.ops) as Arc<dyn ObjectStore>, "ops", "");

@@ -1,5 +1,7 @@
 //! The committer over fakes: what becomes of batch manifests, whatever happens around them.
 
+#![expect(clippy::expect_used, clippy::indexing_slicing, reason = "tests fail by panicking")]
+
 mod bench;
 
 use std::time::Duration;
