@@ -88,8 +88,7 @@ def test_a_stack_whose_command_is_killed_stops_by_itself(tmp_path):
     script = (
         "import sys, time\n"
         "from icefall_local.launch import Running\n"
-        "from icefall_local.stack import Stack
-from icefall_local.supervisor import Options\n"
+        "from icefall_local.supervisor import Options\n"
         "from icefall_local.workspace import Workspace\n"
         "running = Running(Workspace.here(), Options(main_job=False, functions=sys.argv[1]), lambda line: None)\n"
         "print(running.run, flush=True)\n"
@@ -105,7 +104,7 @@ from icefall_local.supervisor import Options\n"
     endpoints = [stack.store.direct_endpoint, stack.catalog.endpoint, stack.queue.direct_endpoint, stack.lambda_endpoint]
     addresses = [urlsplit(one).netloc for one in endpoints] + [stack.kafka_bootstrap]
     deadline = time.monotonic() + 30
-    while any(map(listens, addresses)) and time.monotonic() < deadline:
+    while ((run / "supervisor.pid").exists() or any(map(listens, addresses))) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not [address for address in addresses if listens(address)]
     assert not (run / "supervisor.pid").exists()
