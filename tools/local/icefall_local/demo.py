@@ -7,7 +7,6 @@ or as a dead letter with the right bytes, and when each part saw its own access 
 from __future__ import annotations
 
 import json
-import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -66,7 +65,7 @@ def run(workspace: Workspace, options: DemoOptions, terminal: Terminal) -> int:
             terminal.say(how_to_query(running.stack))
     if result is None:
         return 1
-    terminal.say(result.summary())
+    print(result.summary(), flush=True)
     if options.as_json:
         print(json.dumps(result.as_json()), flush=True)
     return 0 if result.right else 1
@@ -289,7 +288,3 @@ def _human(value: Any) -> str:
         return str(value)
     return f"{value:,}"
 
-
-def terminal_for(options: DemoOptions) -> Terminal:
-    """Progress goes to standard error, so that the last line of standard output is the JSON alone."""
-    return Terminal(sys.stderr)

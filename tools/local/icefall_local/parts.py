@@ -89,10 +89,10 @@ def start_queue_server(workspace: Workspace, run: Path, ports: Ports) -> tuple[P
 
 
 def start_broker(workspace: Workspace, run: Path, ports: Ports) -> tuple[Part, int]:
-    """Starts the embedded Kafka broker."""
+    """Starts the embedded Kafka broker: the binary itself, since its wrapper would outlive being told to end."""
     port = ports.free()
     command = [
-        workspace.program("noida-db"), "start", "--data-dir", run / "kafka", "--host", LOOPBACK,
+        workspace.packaged("noida_db", "noida-db"), "start", "--data-dir", run / "kafka", "--host", LOOPBACK,
         "--only", "kafka", "--kafka-port", str(port),
     ]  # fmt: skip
     part = Part.start("the Kafka broker", command, run / "log" / "kafka.log", {})

@@ -46,14 +46,26 @@ class Workspace:
         """An executable that a package of the tools' environment brought along."""
         return _existing(Path(sysconfig.get_path("scripts")) / name)
 
+    def packaged(self, package: str, file: str) -> Path:
+        """A file inside an installed package."""
+        return _existing(Path(sysconfig.get_path("purelib")) / package / file)
+
     def queue_python(self) -> Path:
         """The Python of the SQS server's own environment."""
         return _existing(self.local / "venv-queue" / "bin" / "python")
 
     def function(self, name: str, folder: str = "") -> Path:
         """A function's program: in `folder`, or where cargo builds it (`CARGO_TARGET_DIR` is honoured)."""
-        target = Path(os.environ.get("CARGO_TARGET_DIR") or self.repository / "target")
-        return _existing(Path(folder or target / "debug") / name)
+        return _existing(Path(folder or self._target / "debug") / name)
+
+    @property
+    def release(self) -> Path:
+        """The folder of the programs that are deployed."""
+        return self._target / "release"
+
+    @property
+    def _target(self) -> Path:
+        return Path(os.environ.get("CARGO_TARGET_DIR") or self.repository / "target")
 
     def new_run(self) -> Path:
         """A fresh folder for one run."""
