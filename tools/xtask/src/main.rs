@@ -62,7 +62,9 @@ fn run(command: &str, arguments: &[OsString]) -> Result<ExitCode, StepFailed> {
         }
         "bench" => {
             let tools = environments::ensure()?;
-            build::release()?;
+            if !asks_for_help(arguments) {
+                build::release()?;
+            }
             Err(tools.hand_over_module("icefall_local.bench", arguments))
         }
         "lint" => lint::run().map(|()| ExitCode::SUCCESS),

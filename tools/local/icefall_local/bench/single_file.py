@@ -56,32 +56,22 @@ class SingleFileQueue:
     def act(self, action: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:
         """An action's answer; None when it isn't known here."""
         match action:
-            case "SendMessage":
-                return {"MessageId": str(uuid.uuid4()), "MD5OfMessageBody": self._take_in(asked["MessageBody"])}
             case "SendMessageBatch":
                 sent = [self._entry(one["Id"], one["MessageBody"]) for one in asked["Entries"]]
                 return {"Successful": sent, "Failed": []}
             case "ReceiveMessage":
                 return {"Messages": self._hand_out()}
-            case "DeleteMessage":
-                self._delete(asked["ReceiptHandle"])
-                return {}
             case "DeleteMessageBatch":
                 for one in asked["Entries"]:
                     self._delete(one["ReceiptHandle"])
                 return {"Successful": [{"Id": one["Id"]} for one in asked["Entries"]], "Failed": []}
-            case "ChangeMessageVisibility":
-                return {}
             case "ChangeMessageVisibilityBatch":
                 return {"Successful": [{"Id": one["Id"]} for one in asked["Entries"]], "Failed": []}
         return None
 
     def _entry(self, id_: str, body: str) -> dict[str, str]:
-        return {"Id": id_, "MessageId": str(uuid.uuid4()), "MD5OfMessageBody": self._take_in(body)}
-
-    def _take_in(self, body: str) -> str:
         self._waiting.append(body)
-        return _md5(body)
+        return {"Id": id_, "MessageId": str(uuid.uuid4()), "MD5OfMessageBody": _md5(body)}
 
     def _hand_out(self) -> list[dict[str, Any]]:
         if self._in_flight is not None or not self._waiting:
