@@ -1,0 +1,84 @@
+//! The stack that is up, as `cargo xtask test` describes it.
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+
+use aws_credential_types::Credentials;
+use aws_sdk_sqs::config::{BehaviorVersion, Region};
+use aws_sdk_sqs::types::QueueAttributeName;
+use serde::Deserialize;
+
+/// The variable that names the stack's description.
+const VARIABLE: &str = "ICEFALL_STACK";
+
+/// A stack that is up. Its file has more in it, which the tests don't need.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Stack {
+    /// The warehouse, as the catalog takes it.
+    pub warehouse: String,
+    /// The bucket that tables live in.
+    pub table_bucket: String,
+    /// Icefall's own bucket.
+    pub ops_bucket: String,
+    /// The Iceberg REST catalog.
+    pub catalog: Service,
+    /// The object store, with the key for the table bucket.
+    pub store: Service,
+    /// The object store, with the key for the ops bucket.
+    pub ops: Service,
+    /// The SQS server.
+    pub queue: Service,
+}
+
+/// One part, reached without the run's proxies, and its key.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Service {
+    /// Where it is.
+    #[serde(rename = "direct_endpoint")]
+    pub endpoint: String,
+    /// Its region.
+    pub region: String,
+    /// The access key id.
+    pub access_key_id: String,
+    /// The secret; one of this run alone.
+    pub secret_access_key: String,
+}
+
+impl Stack {
+    /// The stack that this process was started for.
+    ///
+    /// # Panics
+    ///
+    /// When there is none: these tests prove nothing without real parts, so they are never skipped.
+    #[must_use]
+    pub fn from_env() -> Self {
+        let path = env::var_os(VARIABLE).map(PathBuf::from);
+        let path = path.expect("no stack is up for this test: run `cargo xtask test`, which starts one");
+        let text = fs::read(&path).expect("the stack's description can't be read: run `cargo xtask test`");
+        serde_json::from_slice(&text).expect("the stack's description is not the JSON that it should be")
+    }
+
+    /// The URL of a new queue of that name. Messages that were received and not deleted come back after
+    /// `visibility_s` seconds.
+    ///
+    /// # Panics
+    ///
+    /// When it can't be made.
+    pub async fn new_queue(&self, name: &str, visibility_s: u32) -> String {
+        let Service { endpoint, region, access_key_id, secret_access_key } = &self.queue;
+        let config = aws_sdk_sqs::Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .http_client(icefall_aws::http_client())
+            .endpoint_url(endpoint)
+            .region(Region::new(region.clone()))
+            .credentials_provider(Credentials::new(access_key_id, secret_access_key, None, None, "stack"))
+            .build();
+        let create = aws_sdk_sqs::Client::from_conf(config)
+            .create_queue()
+            .queue_name(name)
+            .attributes(QueueAttributeName::VisibilityTimeout, visibility_s.to_string())
+            .attributes(QueueAttributeName::MaximumMessageSize, "1048576");
+        create.send().await.expect("a queue").queue_url.expect("its URL")
+    }
+}
