@@ -1,5 +1,7 @@
 //! A writer over fakes, events to give it, and what can be seen afterwards.
 
+#![expect(clippy::expect_used, clippy::panic, reason = "what does not hold here is a failed test")]
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
