@@ -87,9 +87,8 @@ fn split_date(text: &[u8]) -> Result<(i32, &[u8]), Rule> {
         return Err(DATE_RULE);
     };
     let year = two(*y1, *y2).zip(two(*y3, *y4)).map(|(century, year)| century * 100 + year);
-    let (year, month, day) = match (year, two(*m1, *m2), two(*d1, *d2)) {
-        (Some(year), Some(month), Some(day)) => (year, month, day),
-        _ => return Err(DATE_RULE),
+    let (Some(year), Some(month), Some(day)) = (year, two(*m1, *m2), two(*d1, *d2)) else {
+        return Err(DATE_RULE);
     };
     if year == 0 || !(1..=12).contains(&month) || day == 0 || day > month_length(year, month) {
         return Err("there is no such day");

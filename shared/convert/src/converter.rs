@@ -98,11 +98,8 @@ impl Converter {
         const OBJECT: &str = "object";
         cursor.space();
         if cursor.peek() != Some(b'{') {
-            let mut fault = cursor.wrong_type(OBJECT, "a record's value is a JSON object");
-            if fault.class == BadRecordClass::WrongType {
-                fault.class = BadRecordClass::NotAnObject;
-            }
-            return Err(fault);
+            let fault = cursor.wrong_type(OBJECT, "a record's value is a JSON object");
+            return Err(fault.reclassed(BadRecordClass::WrongType, BadRecordClass::NotAnObject));
         }
         self.row.read(cursor, OBJECT)?;
         cursor.end()

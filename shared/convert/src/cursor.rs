@@ -64,11 +64,11 @@ impl<'a> Cursor<'a> {
     /// Takes `token` if it is next.
     #[inline]
     pub(crate) fn take_token(&mut self, token: &[u8]) -> bool {
-        let taken = self.rest().starts_with(token);
-        if taken {
+        let is_next = self.rest().starts_with(token);
+        if is_next {
             self.at += token.len();
         }
-        taken
+        is_next
     }
 
     #[inline]
@@ -268,31 +268,20 @@ impl<'a> Cursor<'a> {
     }
 
     #[cold]
-    pub(crate) fn malformed(&self, rule: &'static str) -> Box<Fault> {
+    pub(crate) fn malformed(&self, rule: &'static str) -> Fault {
         let next = self.text.get(self.at..).and_then(|rest| rest.chars().next());
         let found = match next {
             Some(next) => format!("{} at byte {}", shown(&format!("{next:?}"), 12), self.at),
             None => format!("its end at byte {}", self.at),
         };
-        self.fault(BadRecordClass::MalformedJson, "JSON".into(), found, rule)
+        Fault::new(BadRecordClass::MalformedJson, "JSON", found, rule)
     }
 
     #[cold]
-    fn too_deep(&self) -> Box<Fault> {
+    fn too_deep(&self) -> Fault {
         let found = format!("more at byte {}", self.at);
         let rule = "nesting deeper than 64 objects and lists is not followed";
-        self.fault(BadRecordClass::NestingTooDeep, "at most 64 levels".into(), found, rule)
-    }
-
-    #[expect(clippy::unused_self, reason = "one way to make faults")]
-    fn fault(
-        &self,
-        class: BadRecordClass,
-        expected: Cow<'static, str>,
-        found: String,
-        rule: &'static str,
-    ) -> Box<Fault> {
-        Box::new(Fault { class, expected, found, rule: rule.into(), steps: Vec::new() })
+        Fault::new(BadRecordClass::NestingTooDeep, "at most 64 levels", found, rule)
     }
 
     /// A fault about the value that begins at `start`.
@@ -303,14 +292,14 @@ impl<'a> Cursor<'a> {
         start: usize,
         expected: &str,
         rule: Cow<'static, str>,
-    ) -> Box<Fault> {
+    ) -> Fault {
         let found = found(self.text.get(start..).unwrap_or_default());
-        Box::new(Fault { class, expected: expected.to_owned().into(), found, rule, steps: Vec::new() })
+        Fault::new(class, expected.to_owned(), found, rule)
     }
 
     /// A fault about a value whose JSON type the column does not take; malformed if it is no value.
     #[cold]
-    pub(crate) fn wrong_type(&mut self, expected: &str, rule: &'static str) -> Box<Fault> {
+    pub(crate) fn wrong_type(&mut self, expected: &str, rule: &'static str) -> Fault {
         let start = self.at;
         match self.skip() {
             Ok(()) => self.refused(BadRecordClass::WrongType, start, expected, rule.into()),

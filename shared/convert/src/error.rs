@@ -82,28 +82,51 @@ pub(crate) enum Step {
 }
 
 /// A fault on its way out; each level that it passes adds its step, so that good records pay nothing.
+/// Boxed, since it travels in the result of every read.
 #[derive(Debug)]
-pub(crate) struct Fault {
-    pub(crate) class: BadRecordClass,
-    pub(crate) expected: Cow<'static, str>,
-    pub(crate) found: String,
-    pub(crate) rule: Cow<'static, str>,
+pub(crate) struct Fault(Box<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    class: BadRecordClass,
+    expected: Cow<'static, str>,
+    found: String,
+    rule: Cow<'static, str>,
     /// Innermost first.
-    pub(crate) steps: Vec<Step>,
+    steps: Vec<Step>,
 }
 
-pub(crate) type Read<T> = Result<T, Box<Fault>>;
+pub(crate) type Read<T> = Result<T, Fault>;
 
 impl Fault {
-    pub(crate) fn within(mut self: Box<Self>, step: Step) -> Box<Self> {
-        self.steps.push(step);
+    #[cold]
+    pub(crate) fn new(
+        class: BadRecordClass,
+        expected: impl Into<Cow<'static, str>>,
+        found: String,
+        rule: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        let (expected, rule) = (expected.into(), rule.into());
+        Self(Box::new(Parts { class, expected, found, rule, steps: Vec::new() }))
+    }
+
+    /// The same with `class` instead of `old`.
+    pub(crate) fn reclassed(mut self, old: BadRecordClass, class: BadRecordClass) -> Self {
+        if self.0.class == old {
+            self.0.class = class;
+        }
+        self
+    }
+
+    pub(crate) fn within(mut self, step: Step) -> Self {
+        self.0.steps.push(step);
         self
     }
 
     pub(crate) fn into_bad_record(self) -> BadRecord {
-        let path = path(&self.steps);
-        let expected = self.expected.into_owned();
-        BadRecord { class: self.class, path, expected, found: self.found, rule: self.rule }
+        let path = path(&self.0.steps);
+        let Parts { class, expected, found, rule, .. } = *self.0;
+        BadRecord { class, path, expected: expected.into_owned(), found, rule }
     }
 }
 

@@ -63,17 +63,14 @@ impl StructColumn {
         let mut read = 0;
         let mut last = None;
         loop {
-            match self.read_name(cursor, last)? {
-                Some(index) => {
-                    last = Some(index);
-                    read += 1;
-                    self.read_member(cursor, index)?;
-                }
-                None => {
-                    cursor.expect(b':', "a colon must follow a name")?;
-                    cursor.space();
-                    cursor.skip()?;
-                }
+            if let Some(index) = self.read_name(cursor, last)? {
+                last = Some(index);
+                read += 1;
+                self.read_member(cursor, index)?;
+            } else {
+                cursor.expect(b':', "a colon must follow a name")?;
+                cursor.space();
+                cursor.skip()?;
             }
             if !cursor.another(b'}')? {
                 return Ok(read);
@@ -141,25 +138,23 @@ impl StructColumn {
 }
 
 #[cold]
-fn repeated(name: &str) -> Box<Fault> {
-    Box::new(Fault {
-        class: BadRecordClass::DuplicateField,
-        expected: "each field once".into(),
-        found: format!("{:?} twice", shown(name, 60)),
-        rule: "nobody can say which of the two is meant".into(),
-        steps: Vec::new(),
-    })
+fn repeated(name: &str) -> Fault {
+    Fault::new(
+        BadRecordClass::DuplicateField,
+        "each field once",
+        format!("{:?} twice", shown(name, 60)),
+        "nobody can say which of the two is meant",
+    )
 }
 
 #[cold]
-fn missing(field: &Field) -> Box<Fault> {
-    Box::new(Fault {
-        class: BadRecordClass::MissingRequired,
-        expected: field.type_name.to_string().into(),
-        found: "no such field".to_owned(),
-        rule: "a required column needs a value".into(),
-        steps: Vec::new(),
-    })
+fn missing(field: &Field) -> Fault {
+    Fault::new(
+        BadRecordClass::MissingRequired,
+        field.type_name.to_string(),
+        "no such field".to_owned(),
+        "a required column needs a value",
+    )
 }
 
 /// The ends of the rows' values among those of a column within, and which rows are null.
@@ -204,14 +199,13 @@ impl Ends {
 }
 
 #[cold]
-fn too_many() -> Box<Fault> {
-    Box::new(Fault {
-        class: BadRecordClass::OutOfRange,
-        expected: "at most 2^31 - 1 elements in a batch".into(),
-        found: "more".to_owned(),
-        rule: "the column holds as many as one batch can".into(),
-        steps: Vec::new(),
-    })
+fn too_many() -> Fault {
+    Fault::new(
+        BadRecordClass::OutOfRange,
+        "at most 2^31 - 1 elements in a batch",
+        "more".to_owned(),
+        "the column holds as many as one batch can",
+    )
 }
 
 #[derive(Debug)]

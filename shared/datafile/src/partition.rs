@@ -76,7 +76,9 @@ impl Partitioning {
         let values: Vec<ArrayRef> =
             self.0.iter().map(|field| field.values(batch)).collect::<Result<_, _>>()?;
         let mut codes = Codes::new(rows);
-        values.iter().for_each(|values| codes.refine(values));
+        for values in &values {
+            codes.refine(values);
+        }
         let groups = codes.groups(count).into_iter().map(|rows| self.group(&values, rows));
         Ok(groups.collect())
     }

@@ -67,7 +67,7 @@ fn absent_and_null_are_none_and_empty_is_empty() {
     with_record(&null, |record| assert_eq!((record.key, record.value, record.fault), (None, None, None)));
     let empty = record_json(r#","key":"","value":"""#);
     with_record(&empty, |record| {
-        assert_eq!((record.key, record.value), (Some(bytes(b"")), Some(bytes(b""))))
+        assert_eq!((record.key, record.value), (Some(bytes(b"")), Some(bytes(b""))));
     });
 }
 
