@@ -7,6 +7,7 @@ is one function more. All of them listen on 127.0.0.1 alone and keep their data 
 from __future__ import annotations
 
 import json
+import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,9 +91,11 @@ def start_queue_server(workspace: Workspace, run: Path, ports: Ports) -> tuple[P
 
 def start_broker(workspace: Workspace, run: Path, ports: Ports) -> tuple[Part, int]:
     """Starts the embedded Kafka broker: the binary itself, since its wrapper would outlive being told to end."""
-    port = ports.free()
+    port, program = ports.free(), workspace.packaged("noida_db", "noida-db")
+    if not os.access(program, os.X_OK):
+        program.chmod(0o755)  # As its wrapper does: the wheel doesn't mark it as a program.
     command = [
-        workspace.packaged("noida_db", "noida-db"), "start", "--data-dir", run / "kafka", "--host", LOOPBACK,
+        program, "start", "--data-dir", run / "kafka", "--host", LOOPBACK,
         "--only", "kafka", "--kafka-port", str(port),
     ]  # fmt: skip
     part = Part.start("the Kafka broker", command, run / "log" / "kafka.log", {})
