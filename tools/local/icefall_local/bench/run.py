@@ -49,8 +49,15 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="cargo xtask bench", description="The benchmarks, on release builds.")
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object, as the last line")
-    parser.add_argument("--events", type=int, default=_EVENTS, metavar="N", help=f"events of 6 MB ({_EVENTS})")
+    parser.add_argument("--events", type=_positive, default=_EVENTS, metavar="N", help=f"events of 6 MB ({_EVENTS})")
     return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
 
 
 def _report(found: Figures, as_json: bool, terminal: Terminal) -> int:
