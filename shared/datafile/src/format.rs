@@ -44,6 +44,9 @@ pub enum UnsupportedTable {
     /// The table's metadata contradicts itself.
     #[error("the table's metadata can't be used")]
     Metadata(#[source] Box<iceberg::Error>),
+    /// The schema has no counterpart in Parquet.
+    #[error("the schema has no counterpart in Parquet")]
+    Parquet(#[source] ParquetError),
 }
 
 /// The rows could not be made into files. It takes rows of another schema, or a fault in this crate.
@@ -100,7 +103,7 @@ impl FileFormat {
     ) -> Result<Self, UnsupportedTable> {
         Ok(Self {
             partitioning: Partitioning::new(schema, spec)?,
-            parquet: ParquetSettings::new(properties)?,
+            parquet: ParquetSettings::new(schema, properties)?,
             metrics: MetricsPlan::new(schema, properties)?,
         })
     }

@@ -9,6 +9,7 @@ mod bounds;
 mod format;
 mod metrics;
 mod parquet_file;
+mod parquet_schema;
 mod partition;
 mod path;
 mod read;
@@ -17,3 +18,6 @@ mod single_value;
 pub use format::{DataFileError, FileFormat, NewDataFile, UnsupportedTable};
 pub use metrics::MetricsMode;
 pub use read::read;
+
+#[cfg(test)]
+mod tests;

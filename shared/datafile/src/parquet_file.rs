@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use bytes::Bytes;
+use iceberg::spec::Schema;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, GzipLevel, ZstdLevel};
@@ -14,10 +15,10 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMeta
 use parquet::file::properties::{
     EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterVersion,
 };
-use parquet::schema::types::ColumnPath;
+use parquet::schema::types::{ColumnPath, SchemaDescriptor};
 
 use crate::format::{DataFileError, UnsupportedTable};
-use crate::single_value;
+use crate::{parquet_schema, single_value};
 
 const CODEC_KEY: &str = "write.parquet.compression-codec";
 const LEVEL_KEY: &str = "write.parquet.compression-level";
@@ -29,6 +30,7 @@ const SAMPLE: usize = 256;
 /// A table's choices.
 #[derive(Debug)]
 pub(crate) struct ParquetSettings {
+    schema: SchemaDescriptor,
     compression: Compression,
     row_group_rows: usize,
 }
@@ -52,7 +54,10 @@ pub(crate) struct WrittenColumn {
 
 impl ParquetSettings {
     /// Reads the table's properties; zstd at level 1 is the default.
-    pub(crate) fn new(properties: &HashMap<String, String>) -> Result<Self, UnsupportedTable> {
+    pub(crate) fn new(
+        schema: &Schema,
+        properties: &HashMap<String, String>,
+    ) -> Result<Self, UnsupportedTable> {
         let level = number(properties, LEVEL_KEY)?;
         let codec = properties.get(CODEC_KEY).map_or("zstd", String::as_str);
         let refuse = |key: &str, value: &str, rule| UnsupportedTable::Property {
@@ -78,18 +83,24 @@ impl ParquetSettings {
             _ => return Err(refuse(CODEC_KEY, codec, "it must be zstd, snappy, gzip or uncompressed")),
         };
         let rows = number(properties, ROWS_KEY)?.unwrap_or(1_048_576);
-        let rows = usize::try_from(rows).ok().filter(|rows| *rows > 0);
-        let row_group_rows = rows.ok_or_else(|| refuse(ROWS_KEY, "0", "it must be at least 1"))?;
-        Ok(Self { compression, row_group_rows })
+        let row_group_rows = usize::try_from(rows).ok().filter(|rows| *rows > 0);
+        let row_group_rows =
+            row_group_rows.ok_or_else(|| refuse(ROWS_KEY, &rows.to_string(), "it must be at least 1"))?;
+        Ok(Self { schema: parquet_schema::of(schema)?, compression, row_group_rows })
     }
 
     /// Writes `rows`.
     pub(crate) fn write(&self, rows: &RecordBatch) -> Result<WrittenParquet, DataFileError> {
-        let options =
-            ArrowWriterOptions::new().with_properties(self.properties(rows)).with_skip_arrow_metadata(true);
+        let options = ArrowWriterOptions::new()
+            .with_properties(self.properties(rows))
+            .with_parquet_schema(self.schema.clone())
+            .with_skip_arrow_metadata(true);
         let mut file = Vec::new();
         let mut writer = ArrowWriter::try_new_with_options(&mut file, rows.schema(), options)?;
-        writer.write(rows)?;
+        // Group by group: a batch of many groups in one call makes the writer call itself that deep.
+        for start in (0..rows.num_rows()).step_by(self.row_group_rows) {
+            writer.write(&rows.slice(start, self.row_group_rows.min(rows.num_rows() - start)))?;
+        }
         let metadata = writer.close()?;
         Ok(WrittenParquet {
             columns: columns(&metadata),

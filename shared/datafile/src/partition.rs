@@ -8,7 +8,8 @@ use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, Int32Array, PrimitiveArr
 use arrow::datatypes::{
     DataType, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType, TimestampNanosecondType,
 };
-use iceberg::spec::{Datum, Literal, PartitionSpec, Schema, Transform, Type};
+use arrow::temporal_conversions::timestamp_s_to_datetime;
+use iceberg::spec::{Datum, PartitionSpec, PrimitiveLiteral, Schema, Transform, Type};
 use icefall_manifest::SingleValue;
 
 use crate::format::{DataFileError, UnsupportedTable};
@@ -104,13 +105,25 @@ impl Field {
     }
 
     fn segment(&self, value: Option<&SingleValue>) -> String {
-        let primitive = self.result_type.as_primitive_type();
         let datum = value
-            .zip(primitive)
+            .zip(self.result_type.as_primitive_type())
             .and_then(|(value, primitive)| Datum::try_from_bytes(&value.0, primitive.clone()).ok());
-        let literal = datum.map(|datum| Literal::Primitive(datum.literal().clone()));
-        path::segment(&self.name, &self.transform.to_human_string(&self.result_type, literal.as_ref()))
+        path::segment(&self.name, &datum.map_or_else(|| "null".to_owned(), |datum| self.shown(&datum)))
     }
+
+    /// A partition's value as people read it: hours as Iceberg's other writers show them.
+    fn shown(&self, value: &Datum) -> String {
+        match (self.transform, value.literal()) {
+            (Transform::Hour, PrimitiveLiteral::Int(hours)) => hour(*hours),
+            _ => value.to_human_string(),
+        }
+    }
+}
+
+/// An hour since the epoch as `2024-05-01-10`; one that no calendar reaches as its number.
+fn hour(hours: i32) -> String {
+    let start = timestamp_s_to_datetime(i64::from(hours) * 3600);
+    start.map_or_else(|| hours.to_string(), |start| start.format("%Y-%m-%d-%H").to_string())
 }
 
 /// Hours since the epoch, rounded down also before it (spec, "Partition Transforms").
@@ -177,5 +190,18 @@ impl Codes {
             }
         }
         groups
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hours_are_shown_as_dates_also_before_the_epoch() {
+        assert_eq!(hour(476_266), "2024-05-01-10");
+        assert_eq!(hour(0), "1970-01-01-00");
+        assert_eq!(hour(-1), "1969-12-31-23");
+        assert!(hour(i32::MIN).starts_with('-'), "far outside every timestamp, but a text all the same");
     }
 }
