@@ -17,17 +17,17 @@ pub(crate) fn cargo() -> Command {
 }
 
 /// Writer and committer as the demo hosts them.
+///
+/// The whole workspace is selected, not the two packages: cargo unifies features over what is selected, and
+/// the tests select everything, so that any other choice compiles the large dependencies a second time.
 pub(crate) fn functions() -> Result<(), StepFailed> {
-    build(
-        "Building the writer and the committer",
-        &["build", "-p", "icefall-writer", "-p", "icefall-committer"],
-    )
+    build("Building the writer and the committer", &["build", "--workspace", "--bins"])
 }
 
 /// Writer, committer and every test, so that nothing compiles while a stack is up.
 pub(crate) fn everything_tested() -> Result<(), StepFailed> {
     functions()?;
-    build("Building the tests", &["test", "--workspace", "--no-run", "--quiet"])
+    build("Building the tests", &["test", "--workspace", "--no-run"])
 }
 
 /// Writer and committer as they are deployed, and the function that their init times are compared with.
