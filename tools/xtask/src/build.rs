@@ -19,9 +19,10 @@ pub(crate) fn cargo() -> Command {
 /// Writer and committer as the demo hosts them.
 ///
 /// The whole workspace is selected, not the two packages: cargo unifies features over what is selected, and
-/// the tests select everything, so that any other choice compiles the large dependencies a second time.
+/// the tests select everything, so that any other choice compiles the large dependencies a second time. For the
+/// same reason the examples are built too: they count what only tests depend on.
 pub(crate) fn functions() -> Result<(), StepFailed> {
-    build("Building the writer and the committer", &["build", "--workspace", "--bins"])
+    build("Building the writer and the committer", &["build", "--workspace", "--bins", "--examples"])
 }
 
 /// Writer, committer and every test, so that nothing compiles while a stack is up.
