@@ -6,28 +6,29 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
-/// The classes that dead letters are filed under.
+/// The classes that dead letters are filed under. Their names stand in the dead-letter table and in
+/// metrics, where people select by them: a name is never changed or given another meaning.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum BadRecordClass {
-    /// The value is not UTF-8 text.
+    /// `invalid-utf8`: the value is not UTF-8 text.
     InvalidUtf8,
-    /// The value is not JSON.
+    /// `malformed-json`: the value is not JSON.
     MalformedJson,
-    /// The value is JSON but no object.
+    /// `not-an-object`: the value is JSON but no object.
     NotAnObject,
-    /// Objects and lists within each other beyond the limit.
+    /// `nesting-too-deep`: objects and lists within each other beyond the limit.
     NestingTooDeep,
-    /// A field that stands in an object twice.
+    /// `duplicate-field`: a field that stands in an object twice.
     DuplicateField,
-    /// A required column without a value.
+    /// `missing-required`: a required column without a value.
     MissingRequired,
-    /// A JSON type that the column does not take.
+    /// `wrong-type`: a JSON type that the column does not take.
     WrongType,
-    /// A value that the column's type can't hold.
+    /// `out-of-range`: a value that the column's type can't hold.
     OutOfRange,
-    /// A value that the column's type could hold only changed.
+    /// `not-exact`: a value that the column's type could hold only changed.
     NotExact,
-    /// A string that is not of the form that the column takes.
+    /// `bad-format`: a string that is not of the form that the column takes.
     BadFormat,
 }
 

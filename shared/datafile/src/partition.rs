@@ -8,8 +8,11 @@ use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, Int32Array, PrimitiveArr
 use arrow::datatypes::{
     DataType, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType, TimestampNanosecondType,
 };
-use arrow::temporal_conversions::timestamp_s_to_datetime;
-use iceberg::spec::{Datum, PartitionSpec, PrimitiveLiteral, Schema, Transform, Type};
+use arrow::temporal_conversions::{
+    timestamp_ns_to_datetime, timestamp_s_to_datetime, timestamp_us_to_datetime,
+};
+use chrono::NaiveDateTime;
+use iceberg::spec::{Datum, PartitionSpec, PrimitiveLiteral, PrimitiveType, Schema, Transform, Type};
 use icefall_manifest::SingleValue;
 
 use crate::format::{DataFileError, UnsupportedTable};
@@ -111,13 +114,26 @@ impl Field {
         path::segment(&self.name, &datum.map_or_else(|| "null".to_owned(), |datum| self.shown(&datum)))
     }
 
-    /// A partition's value as people read it: hours as Iceberg's other writers show them.
+    /// A partition's value as people read it: hours as Iceberg's other writers show them. Moments are not
+    /// left to the library, which panics at fractions of a second before 1970.
     fn shown(&self, value: &Datum) -> String {
-        match (self.transform, value.literal()) {
-            (Transform::Hour, PrimitiveLiteral::Int(hours)) => hour(*hours),
+        use PrimitiveType::{Timestamp, TimestampNs, Timestamptz, TimestamptzNs};
+        match (self.transform, value.literal(), value.data_type()) {
+            (Transform::Hour, PrimitiveLiteral::Int(hours), _) => hour(*hours),
+            (_, PrimitiveLiteral::Long(micros), Timestamp | Timestamptz) => {
+                moment(timestamp_us_to_datetime(*micros), *micros)
+            }
+            (_, PrimitiveLiteral::Long(nanos), TimestampNs | TimestamptzNs) => {
+                moment(timestamp_ns_to_datetime(*nanos), *nanos)
+            }
             _ => value.to_human_string(),
         }
     }
+}
+
+/// A moment as `2024-05-01T10-20-30` with its fraction, if any; one that no calendar reaches as its number.
+fn moment(time: Option<NaiveDateTime>, number: i64) -> String {
+    time.map_or_else(|| number.to_string(), |time| time.format("%Y-%m-%dT%H-%M-%S%.f").to_string())
 }
 
 /// An hour since the epoch as `2024-05-01-10`; one that no calendar reaches as its number.

@@ -11,6 +11,7 @@ use iceberg::spec::{
 };
 use icefall_convert::Converter;
 use icefall_manifest::SingleValue;
+use parquet::basic::{LogicalType, Type as Physical};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use proptest::prelude::*;
 
@@ -259,10 +260,105 @@ fn columns_carry_field_ids_and_uuids_are_annotated() {
     let columns = reader.metadata().file_metadata().schema_descr().columns();
     let ids: Vec<_> = columns.iter().map(|column| column.self_type().get_basic_info().id()).collect();
     assert_eq!(ids, (1..=15).chain(31..=35).collect::<Vec<_>>());
-    let uuids =
-        columns.iter().filter(|column| column.logical_type_ref() == Some(&parquet::basic::LogicalType::Uuid));
+    let uuids = columns.iter().filter(|column| column.logical_type_ref() == Some(&LogicalType::Uuid));
     let uuids: Vec<_> = uuids.map(|column| column.path().string()).collect();
     assert_eq!(uuids, ["uuid", "inner.id"]);
+}
+
+/// The physical and logical types of Iceberg's appendix A, as readers look for them.
+#[test]
+fn columns_have_the_types_that_iceberg_asks_for() {
+    let decimal = |precision| primitive(PrimitiveType::Decimal { precision, scale: 2 });
+    let types = [
+        decimal(9),
+        decimal(18),
+        decimal(19),
+        decimal(38),
+        primitive(PrimitiveType::Timestamp),
+        primitive(PrimitiveType::Timestamptz),
+        primitive(PrimitiveType::Time),
+        primitive(PrimitiveType::Uuid),
+    ];
+    let fields = types.into_iter().zip(1..);
+    let fields = fields.map(|(kind, id)| NestedField::optional(id, format!("c{id}"), kind).into());
+    let schema = Schema::builder().with_fields(fields).build().expect("a schema");
+    let columns = crate::parquet_schema::of(&schema).expect("a Parquet schema");
+    let found: Vec<_> = columns
+        .columns()
+        .iter()
+        .map(|column| {
+            let utc = match column.logical_type_ref() {
+                Some(
+                    LogicalType::Timestamp { is_adjusted_to_u_t_c, .. }
+                    | LogicalType::Time { is_adjusted_to_u_t_c, .. },
+                ) => Some(*is_adjusted_to_u_t_c),
+                _ => None,
+            };
+            (column.physical_type(), column.type_length(), utc)
+        })
+        .collect();
+    let expected = [
+        (Physical::INT32, -1, None),
+        (Physical::INT64, -1, None),
+        (Physical::FIXED_LEN_BYTE_ARRAY, 9, None),
+        (Physical::FIXED_LEN_BYTE_ARRAY, 16, None),
+        (Physical::INT64, -1, Some(false)),
+        (Physical::INT64, -1, Some(true)),
+        (Physical::INT64, -1, Some(false)),
+        (Physical::FIXED_LEN_BYTE_ARRAY, 16, None),
+    ];
+    assert_eq!(found, expected);
+}
+
+/// A partition's value is the column's own, whatever its type.
+#[test]
+fn every_scalar_type_can_be_a_partition() {
+    let row = r#"{"boolean":true,"int":-7,"long":8,"float":-0.0,"double":1.5,"decimal":"-12.30","date":"1969-12-31",
+        "time":"10:20","at":"1969-12-31T23:59:59.999999Z","local":"2024-01-02","nanos":"2024-01-02T00:00:00.000000001Z",
+        "city":"a/b","uuid":"f79c3e09-677c-4bbd-a479-3f349cb785e7","fixed":"AAEC","binary":"AP8="}"#;
+    let rows = batch(&["{}".to_owned(), row.to_owned(), "{}".to_owned(), row.to_owned()]);
+    for ((name, _), column) in SCALARS.into_iter().zip(rows.columns()) {
+        let files = write(&rows, &spec(&[(name, Transform::Identity)]), &[]);
+        let found: Vec<_> =
+            files.iter().map(|file| (file.rows.clone(), file.entry.partition.clone())).collect();
+        let value = single_value::at(column, 1);
+        assert!(value.is_some(), "{name}");
+        assert_eq!(found, [(vec![0, 2], vec![None]), (vec![1, 3], vec![value])], "{name}");
+        for file in &files {
+            let path = file.entry.path.strip_prefix("s3://").expect("a URI");
+            assert!(
+                path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/=-_.".contains(&byte)),
+                "{path}"
+            );
+        }
+    }
+    let hours = write(&rows, &spec(&[("at", Transform::Hour)]), &[]);
+    assert_eq!(hours[1].entry.partition, [Some(SingleValue((-1_i32).to_le_bytes().to_vec()))]);
+    let hours = write(&rows, &spec(&[("nanos", Transform::Hour)]), &[]);
+    assert_eq!(hours[1].entry.partition, [Some(SingleValue(473_376_i32.to_le_bytes().to_vec()))]);
+}
+
+/// Parquet and Iceberg keep -0.0 below 0.0 and NaN out of bounds; JSON has no NaN, other rows may.
+#[test]
+fn floats_are_ordered_as_iceberg_does() {
+    use arrow::array::Float64Array;
+    let field = NestedField::optional(1, "x", primitive(PrimitiveType::Double));
+    let schema = Schema::builder().with_fields([field.into()]).build().expect("a schema");
+    let arrow = iceberg::arrow::schema_to_arrow_schema(&schema).expect("an Arrow schema");
+    let format = FileFormat::new(&schema, &PartitionSpec::unpartition_spec(), &HashMap::new());
+    let format = format.expect("a supported table");
+    let entry = |values: Vec<Option<f64>>| {
+        let column: ArrayRef = Arc::new(Float64Array::from(values));
+        let rows = RecordBatch::try_new(Arc::new(arrow.clone()), vec![column]).expect("rows");
+        format.write(&rows, "s3://b/t", || "f".to_owned()).expect("a file").remove(0).entry
+    };
+    let bytes = |value: f64| Some(SingleValue(value.to_le_bytes().to_vec()));
+    let mixed = entry(vec![Some(0.0), Some(f64::NAN), Some(-0.0), None, Some(-f64::NAN)]);
+    assert_eq!(mixed.lower_bounds.get(&1).cloned(), bytes(-0.0));
+    assert_eq!(mixed.upper_bounds.get(&1).cloned(), bytes(0.0));
+    assert_eq!((mixed.nan_value_counts[&1], mixed.null_value_counts[&1], mixed.value_counts[&1]), (2, 1, 5));
+    let none = entry(vec![Some(f64::NAN), None]);
+    assert_eq!((none.lower_bounds.len(), none.upper_bounds.len(), none.nan_value_counts[&1]), (0, 0, 1));
 }
 
 #[test]

@@ -138,8 +138,40 @@ mod tests {
         frame.extend_from_slice(b"hello");
         let expected = of_frame(&frame);
         assert_eq!(compute(Time::Millis(1_545_084_650_987), None, Some(bytes(b"hello"))), expected);
-        // A stored format: this very number stands in ledgers.
         assert_eq!(expected, Fingerprint(2_561_029_705));
+    }
+
+    /// A stored format: these very numbers stand in ledgers. They come from another implementation,
+    /// Python's `xxhash` (3.6), over frames written down by hand:
+    ///
+    /// ```python
+    /// import struct, xxhash
+    /// text = lambda b: struct.pack("<Q", len(b)) + b
+    /// frame = b"\x01" + struct.pack("<q", 1545084650987) + b"\x00" + b"\x01" + text(b"hello")
+    /// # frame = b"\x02" + text(b"1.5") + b"\x01" + text(b"key") + b"\x02" + text(b'{"a":1}')
+    /// # frame = b"\x00" + b"\x03" + text(b"@@") + b"\x01" + text(bytes(range(256)) * 2)
+    /// print(xxhash.xxh3_64_intdigest(frame) & 0xFFFFFFFF)
+    /// ```
+    #[test]
+    fn fingerprints_are_those_of_another_implementation() {
+        let payload = |form, bytes| Some(Payload { form, bytes });
+        assert_eq!(
+            compute(Time::Millis(1_545_084_650_987), None, payload(Form::Bytes, b"hello")),
+            Fingerprint(2_561_029_705)
+        );
+        assert_eq!(
+            compute(
+                Time::Unreadable("1.5"),
+                payload(Form::Bytes, b"key"),
+                payload(Form::Json, br#"{"a":1}"#)
+            ),
+            Fingerprint(2_361_573_336)
+        );
+        let long: Vec<u8> = (0..=255).chain(0..=255).collect();
+        assert_eq!(
+            compute(Time::None, payload(Form::Unreadable, b"@@"), payload(Form::Bytes, &long)),
+            Fingerprint(2_494_243_834)
+        );
     }
 
     #[test]

@@ -240,7 +240,10 @@ fn deep_nesting_is_refused_wherever_it_stands() {
     let class =
         |value: String, columns: &mut Converter| columns.append(value.as_bytes()).expect_err("deep").class;
     assert_eq!(class(deep("b", 64), &mut columns), BadRecordClass::NestingTooDeep);
-    assert_eq!(class(deep("a", 100_000), &mut columns), BadRecordClass::NestingTooDeep);
+    let endless = r#"{"b":"#.repeat(100_000);
+    for value in [deep("a", 100_000), deep("b", 100_000), endless, "[".repeat(100_000)] {
+        assert_eq!(class(value, &mut columns), BadRecordClass::NestingTooDeep);
+    }
     assert_eq!(class(deep("a", 5), &mut columns), BadRecordClass::WrongType);
 }
 
@@ -327,6 +330,16 @@ fn a_refused_value_leaves_no_trace() {
 }
 
 #[test]
+fn a_type_that_changes_midstream_stops_nothing() {
+    let mut columns = converter(&one(primitive(PrimitiveType::Int)));
+    let values = ["1", "2", r#""x""#, "[3]", "4"];
+    let taken = values.map(|value| columns.append(format!(r#"{{"a":{value}}}"#).as_bytes()).is_ok());
+    assert_eq!(taken, [true, true, false, false, true]);
+    let batch = columns.finish().expect("a batch");
+    assert_eq!(batch.column(0).as_primitive::<Int32Type>().values(), &[1, 2, 4]);
+}
+
+#[test]
 fn dropped_and_reordered_fields_are_fine() {
     let fields = vec![
         NestedField::optional(1, "a", primitive(PrimitiveType::Int)),
@@ -366,6 +379,29 @@ fn unknown_fields_are_counted_by_path() {
     }
     assert_eq!(columns.unknown_fields().len(), 256);
     assert_eq!(columns.unknown_fields_beyond(), 46);
+}
+
+#[test]
+fn classes_keep_their_names() {
+    use BadRecordClass::{
+        BadFormat, DuplicateField, InvalidUtf8, MalformedJson, MissingRequired, NestingTooDeep, NotAnObject,
+        NotExact, OutOfRange, WrongType,
+    };
+    let names = [
+        (InvalidUtf8, "invalid-utf8"),
+        (MalformedJson, "malformed-json"),
+        (NotAnObject, "not-an-object"),
+        (NestingTooDeep, "nesting-too-deep"),
+        (DuplicateField, "duplicate-field"),
+        (MissingRequired, "missing-required"),
+        (WrongType, "wrong-type"),
+        (OutOfRange, "out-of-range"),
+        (NotExact, "not-exact"),
+        (BadFormat, "bad-format"),
+    ];
+    for (class, name) in names {
+        assert_eq!(class.as_str(), name);
+    }
 }
 
 #[test]

@@ -241,6 +241,24 @@ proptest! {
     }
 
     #[test]
+    fn an_event_that_was_damaged_on_its_way_is_read_or_refused(
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        end in any::<prop::sample::Index>(),
+    ) {
+        let mut bytes = MSK.as_bytes().to_vec();
+        for (at, byte) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        let mut buffer = DecodeBuffer::default();
+        let records = KafkaEvent::parse(&bytes, &mut buffer).map(|event| event.len());
+        prop_assert!(records.is_err() || records.is_ok_and(|records| records <= 1));
+        let mut buffer = DecodeBuffer::default();
+        let cut = KafkaEvent::parse(&MSK.as_bytes()[..end.index(MSK.len())], &mut buffer);
+        prop_assert!(cut.is_err(), "part of an event is none");
+    }
+
+    #[test]
     fn payloads_come_back_as_they_were_and_hash_as_documented(
         records in prop::collection::vec((any::<i64>(), prop::option::of(prop::collection::vec(any::<u8>(), 0..40)),
             prop::option::of(prop::collection::vec(any::<u8>(), 0..40)), 0..3_i32), 0..20)
