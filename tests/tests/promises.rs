@@ -125,7 +125,7 @@ async fn an_unknown_outcome_is_settled_by_the_ledger() {
 #[tokio::test]
 async fn several_committers_at_once_do_no_harm() {
     let pipeline = pipeline("promise-several").await;
-    for from in (0..60).step_by(10).rev() {
+    for from in [50, 40, 30, 20, 10, 0] {
         for _ in 0..2 {
             pipeline.write(&event(0, from, &values(from, from + 10))).await.expect("it is taken in");
         }
