@@ -12,6 +12,10 @@ use icefall_parts::Parts;
 use icefall_store::{Location, file_io};
 
 /// The event ids of a snapshot's rows, sorted; a doubled row stands twice.
+///
+/// # Panics
+///
+/// When something that the snapshot names can't be read.
 pub async fn event_ids(parts: &Parts, table: &TableIdent, snapshot: &SnapshotRef) -> Vec<String> {
     let mut ids = Vec::new();
     let metadata = metadata(parts, table).await;
@@ -24,6 +28,10 @@ pub async fn event_ids(parts: &Parts, table: &TableIdent, snapshot: &SnapshotRef
 }
 
 /// Partition, offset and error class of all dead letters, sorted.
+///
+/// # Panics
+///
+/// When something that the table names can't be read.
 pub async fn dead_letters(parts: &Parts) -> Vec<(i32, i64, String)> {
     let name = &parts.settings.dead_letters;
     let namespace = iceberg::NamespaceIdent::from_vec(name.namespace().to_vec()).expect("a namespace");
@@ -43,6 +51,10 @@ pub async fn dead_letters(parts: &Parts) -> Vec<(i32, i64, String)> {
 }
 
 /// The table's metadata, all snapshots included.
+///
+/// # Panics
+///
+/// When it can't be loaded.
 pub async fn metadata(parts: &Parts, table: &TableIdent) -> Arc<TableMetadata> {
     parts.catalog.load_table(table, Snapshots::All).await.expect("the table loads").metadata
 }
