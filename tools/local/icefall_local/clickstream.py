@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -194,12 +195,11 @@ def _extreme(user: int) -> int:
     return {0: -(2**63), 1: 2**63 - 1, 2: 0}.get(user % 5_000, user)
 
 
-def _page(number: int, cache: dict[int, tuple[str, str]] = {}) -> tuple[str, str]:  # noqa: B006
+@cache
+def _page(number: int) -> tuple[str, str]:
     """A page's address, and the same as JSON: half of them with escapes for what isn't ASCII."""
-    if number not in cache:
-        address = "https://shop.example.com/" + _PAGES[number % len(_PAGES)].format(number)
-        cache[number] = (address, json.dumps(address, ensure_ascii=number % 2 == 0))
-    return cache[number]
+    address = "https://shop.example.com/" + _PAGES[number % len(_PAGES)].format(number)
+    return address, json.dumps(address, ensure_ascii=number % 2 == 0)
 
 
 def _referrer(drawn: int, page: int) -> tuple[str | None, str | None]:
