@@ -51,7 +51,7 @@ fn letter(refused: &Refused<'_>, source: &Source, table: &TableName, now: Timest
         timestamp_ms: record.timestamp_ms,
         key: record.key.map(blob),
         value: record.value.map(blob),
-        headers: record.headers.iter().map(header).collect(),
+        headers: record.headers.to_vec().iter().map(header).collect(),
         target_table: table.clone(),
         error_class: refusal.class.to_owned(),
         error_text: refusal.text.clone(),

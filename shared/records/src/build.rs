@@ -13,7 +13,7 @@ use icefall_manifest::{Offset, Partition, Topic};
 use crate::envelope::RawRecord;
 use crate::event::{EventError, PartitionRecords, string};
 use crate::fingerprint::{self, FRAME_OVERHEAD, form_byte};
-use crate::headers;
+use crate::headers::Headers;
 use crate::record::{FaultPart, Form, Payload, Record, RecordFault, SchemaMetadata};
 
 const NOT_BASE64: &str = "standard base64 with padding expected";
@@ -27,19 +27,23 @@ pub(crate) struct Builder<'a> {
     positions: HashMap<(Topic, Partition), usize>,
     /// The texts of the last record's topic and partition, and the position they lead to.
     last: Option<(&'a str, &'a str, usize)>,
+    /// Records so far.
+    count: usize,
 }
 
 impl<'a> Builder<'a> {
     pub(crate) fn new(free: &'a mut [u8]) -> Self {
-        Self { free, partitions: Vec::new(), positions: HashMap::new(), last: None }
+        Self { free, partitions: Vec::new(), positions: HashMap::new(), last: None, count: 0 }
     }
 
     pub(crate) fn finish(self) -> Vec<PartitionRecords<'a>> {
         self.partitions
     }
 
-    /// Adds the record at `index` of the event.
-    pub(crate) fn add(&mut self, index: usize, raw: &RawRecord<'a>) -> Result<(), EventError> {
+    /// Adds the event's next record.
+    pub(crate) fn add(&mut self, raw: &RawRecord<'a>) -> Result<(), EventError> {
+        let index = self.count;
+        self.count += 1;
         let position = self.position(index, raw)?;
         let offset = raw.offset.and_then(integer).and_then(Offset::new);
         let offset = offset.ok_or_else(|| unplaced(index, "offset", raw.offset))?;
@@ -84,9 +88,9 @@ impl<'a> Builder<'a> {
         let (frame, free) = std::mem::take(&mut self.free).split_at_mut(room);
         self.free = free;
         let frame = Frame::lay_out(frame, time, raw);
-        let headers = raw.headers.map_or_else(|| Some(Vec::new()), headers::parse);
-        let key_schema = raw.key_schema.map(schema);
-        let value_schema = raw.value_schema.map(schema);
+        let headers = raw.headers.map_or(Some(Headers::default()), Headers::of);
+        let key_schema = raw.key_schema.map(schema).map(Box::new);
+        let value_schema = raw.value_schema.map(schema).map(Box::new);
         let registry = key_schema.is_some() || value_schema.is_some();
         let unreadable_time = matches!(time, fingerprint::Time::Unreadable(_));
         Record {

@@ -29,13 +29,12 @@ pub(crate) struct RawRecord<'a> {
     pub(crate) value_schema: Option<&'a str>,
 }
 
-/// An event's fields as JSON text, records in the order in which they stand.
+/// An event's own fields as JSON text.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(crate) struct RawEvent<'a> {
     pub(crate) source: Option<&'a str>,
     pub(crate) source_arn: Option<&'a str>,
     pub(crate) bootstrap_servers: Option<&'a str>,
-    pub(crate) records: Vec<RawRecord<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -103,16 +102,16 @@ impl<'de> Visitor<'de> for TextsVisitor {
     }
 }
 
-/// Reads any event that can be read.
-pub(crate) fn read(text: &str) -> Result<RawEvent<'_>, EventError> {
+/// Reads any event that can be read: its own fields, and its records in the order in which they stand.
+pub(crate) fn read(text: &str) -> Result<(RawEvent<'_>, Vec<RawRecord<'_>>), EventError> {
     let event: EventFields<'_> = serde_json::from_str(text).map_err(EventError::NotAnEvent)?;
     let records = event.records.0.into_iter().map(read_record).collect::<Result<_, _>>()?;
-    Ok(RawEvent {
+    let event = RawEvent {
         source: event.event_source.map(RawValue::get),
         source_arn: event.event_source_arn.map(RawValue::get),
         bootstrap_servers: event.bootstrap_servers.map(RawValue::get),
-        records,
-    })
+    };
+    Ok((event, records))
 }
 
 fn read_record(raw: &RawValue) -> Result<RawRecord<'_>, EventError> {

@@ -1,11 +1,13 @@
 //! A whole event: the records of one batch, by partition.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
-use icefall_manifest::{Partition, Topic};
+use icefall_manifest::{Offset, Partition, Topic};
 use thiserror::Error;
 
 use crate::build::Builder;
+use crate::envelope::RawEvent;
 use crate::record::Record;
 use crate::{envelope, scan};
 
@@ -30,6 +32,16 @@ pub enum EventError {
         field: &'static str,
         /// What stands there, cut short.
         found: String,
+    },
+    /// A record's place that is named twice: Kafka has one record there.
+    #[error("the event holds partition {partition} offset {offset} of topic {topic} twice")]
+    Repeated {
+        /// The topic.
+        topic: Topic,
+        /// The partition.
+        partition: Partition,
+        /// The offset.
+        offset: Offset,
     },
 }
 
@@ -58,6 +70,24 @@ pub struct PartitionRecords<'a> {
     pub records: Vec<Record<'a>>,
 }
 
+impl PartitionRecords<'_> {
+    /// Each place holds one record. Offsets usually ascend, which says so at once.
+    fn check_places(&self) -> Result<(), EventError> {
+        if self.records.is_sorted_by(|one, next| one.offset < next.offset) {
+            return Ok(());
+        }
+        let mut seen = HashSet::with_capacity(self.records.len());
+        match self.records.iter().find(|record| !seen.insert(record.offset)) {
+            None => Ok(()),
+            Some(record) => Err(EventError::Repeated {
+                topic: self.topic.clone(),
+                partition: self.partition,
+                offset: record.offset,
+            }),
+        }
+    }
+}
+
 /// An event of the event source mapping, MSK or self-managed.
 #[derive(Debug)]
 pub struct KafkaEvent<'a> {
@@ -75,19 +105,26 @@ impl<'a> KafkaEvent<'a> {
     /// Reads `event`, decoding payloads into `buffer`.
     pub fn parse(event: &'a [u8], buffer: &'a mut DecodeBuffer) -> Result<Self, EventError> {
         let text = std::str::from_utf8(event)?;
-        let raw = match scan::event(text) {
-            Some(raw) => raw,
-            None => envelope::read(text)?,
-        };
-        let mut builder = Builder::new(buffer.bytes(event.len()));
-        for (index, record) in raw.records.iter().enumerate() {
-            builder.add(index, record)?;
+        // A half for each reader: the complete one begins anew. Memory that is not used costs nothing.
+        let (fast, complete) = buffer.bytes(2 * event.len()).split_at_mut(event.len());
+        let mut builder = Builder::new(fast);
+        if let Some(raw) = scan::event(text, |record| builder.add(record).ok()) {
+            return Self::new(raw, builder);
         }
+        let (raw, records) = envelope::read(text)?;
+        let mut builder = Builder::new(complete);
+        records.iter().try_for_each(|record| builder.add(record))?;
+        Self::new(raw, builder)
+    }
+
+    fn new(raw: RawEvent<'a>, records: Builder<'a>) -> Result<Self, EventError> {
+        let partitions = records.finish();
+        partitions.iter().try_for_each(PartitionRecords::check_places)?;
         Ok(Self {
             source: raw.source.and_then(string),
             source_arn: raw.source_arn.and_then(string),
             bootstrap_servers: raw.bootstrap_servers.and_then(string),
-            partitions: builder.finish(),
+            partitions,
         })
     }
 

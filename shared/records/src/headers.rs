@@ -2,12 +2,17 @@
 //!
 //! The mapping writes bytes as Java does, signed, and sometimes as others do, unsigned; both are
 //! the same byte. Names may repeat and keep their order.
+//!
+//! Every record's headers are checked, since a record whose headers can't be read is a dead letter;
+//! they are taken apart only for the dead letters that keep them.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+
+mod check;
 
 /// A header.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -18,11 +23,26 @@ pub struct Header<'a> {
     pub value: Option<Vec<u8>>,
 }
 
-/// Reads the JSON text of a header list. `None`: it is not one.
-pub(crate) fn parse(text: &str) -> Option<Vec<Header<'_>>> {
-    if text == "[]" {
-        return Some(Vec::new());
+/// A record's headers, known to be readable.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Headers<'a>(Option<&'a str>);
+
+impl<'a> Headers<'a> {
+    /// The headers that a JSON text is. `None`: it is no list of headers.
+    pub(crate) fn of(text: &'a str) -> Option<Self> {
+        let good = text == "[]" || check::is_usual(text) || parse(text).is_some();
+        good.then_some(Self(Some(text)))
     }
+
+    /// The headers in their order.
+    #[must_use]
+    pub fn to_vec(self) -> Vec<Header<'a>> {
+        self.0.and_then(parse).unwrap_or_default()
+    }
+}
+
+/// Reads the JSON text of a header list. `None`: it is not one.
+fn parse(text: &str) -> Option<Vec<Header<'_>>> {
     serde_json::from_str::<HeaderList<'_>>(text).ok().map(|list| list.0)
 }
 
@@ -94,6 +114,8 @@ fn byte<E: serde::de::Error>(number: i16) -> Result<u8, E> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn header(name: &str, value: Option<&[u8]>) -> Header<'static> {
@@ -125,5 +147,70 @@ mod tests {
         }
         assert_eq!(parse(r#"[{"a":[1.5]}]"#), None);
         assert_eq!(parse(r#"[{"a":"AAE="}]"#), None);
+        assert_eq!(Headers::of(r#"[{"a":[256]}]"#), None);
+    }
+
+    #[test]
+    fn the_usual_shape_is_known_at_a_glance() {
+        for text in [
+            r#"[{"a":[-128,-1,0,255]},{"a":[]}]"#,
+            r#"[{"källa":[104,105]}]"#,
+            r#"[{"n":null}]"#,
+            r#"[{"":[7]}]"#,
+        ] {
+            assert!(check::is_usual(text), "{text}");
+            assert_eq!(Headers::of(text).map(Headers::to_vec), parse(text));
+        }
+    }
+
+    fn text() -> impl Strategy<Value = String> {
+        let token = prop::sample::select(vec![
+            "[",
+            "]",
+            "{",
+            "}",
+            ",",
+            ":",
+            "\"a\"",
+            "\"\"",
+            "\"\\n\"",
+            "\"",
+            "null",
+            " ",
+            "-",
+            "0",
+            "1",
+            "25",
+            "255",
+            "256",
+            "-128",
+            "-129",
+            "01",
+            "1.0",
+            "[{\"a\":[1,2]}",
+            "\u{1}",
+        ]);
+        prop::collection::vec(token, 0..12).prop_map(|tokens| tokens.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn what_passes_at_a_glance_can_be_read(text in text(), list in prop::collection::vec(text(), 0..3)) {
+            for text in [text, format!("[{}]", list.join(",")), format!("[{{\"h\":[{}]}}]", list.join(","))] {
+                prop_assert!(!check::is_usual(&text) || parse(&text).is_some(), "{text}");
+            }
+        }
+
+        #[test]
+        fn all_usual_headers_pass_at_a_glance(
+            headers in prop::collection::vec(("[a-zé]{0,6}", prop::collection::vec(-128_i16..=255, 0..6)), 1..5)
+        ) {
+            let objects: Vec<_> = headers.iter().map(|(name, bytes)| {
+                let bytes: Vec<_> = bytes.iter().map(ToString::to_string).collect();
+                format!("{{\"{name}\":[{}]}}", bytes.join(","))
+            }).collect();
+            let text = format!("[{}]", objects.join(","));
+            prop_assert!(check::is_usual(&text), "{text}");
+        }
     }
 }

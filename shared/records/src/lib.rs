@@ -19,5 +19,5 @@ mod record;
 mod scan;
 
 pub use event::{DecodeBuffer, EventError, KafkaEvent, PartitionRecords};
-pub use headers::Header;
+pub use headers::{Header, Headers};
 pub use record::{FaultPart, Form, Payload, Record, RecordFault, SchemaMetadata};

@@ -9,7 +9,7 @@ use std::fmt;
 
 use icefall_manifest::{Encoding, Fingerprint, Offset};
 
-use crate::headers::Header;
+use crate::headers::Headers;
 
 /// What the bytes of a [`Payload`] are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -107,11 +107,11 @@ pub struct Record<'a> {
     /// The value; `None` when absent or null, which is a tombstone.
     pub value: Option<Payload<'a>>,
     /// The headers in their order; names may repeat.
-    pub headers: Vec<Header<'a>>,
-    /// What the mapping's schema registry says about the key.
-    pub key_schema: Option<SchemaMetadata<'a>>,
+    pub headers: Headers<'a>,
+    /// What the mapping's schema registry says about the key. Boxed, as it is rare and records are many.
+    pub key_schema: Option<Box<SchemaMetadata<'a>>>,
     /// What the mapping's schema registry says about the value.
-    pub value_schema: Option<SchemaMetadata<'a>>,
+    pub value_schema: Option<Box<SchemaMetadata<'a>>>,
     /// What tells it from another record at the same offset.
     pub fingerprint: Fingerprint,
     /// How key and value were encoded; goes with the fingerprint.

@@ -12,31 +12,39 @@
 use memchr::memchr;
 
 use crate::envelope::{RawEvent, RawRecord};
+use crate::scan::order::{Order, Slot};
+
+mod order;
 
 /// Nesting that is followed in fields that nobody reads; deeper is left to the complete reader.
 const MAX_DEPTH: usize = 16;
 
 /// The event's fields, or `None` when it is not of the usual shape.
-pub(crate) fn event(text: &str) -> Option<RawEvent<'_>> {
+///
+/// Each record is handed to `take` as soon as it is found, also when the event turns out to be of
+/// another shape further on. `None` from `take` ends the reading.
+pub(crate) fn event<'a>(
+    text: &'a str,
+    mut take: impl FnMut(&RawRecord<'a>) -> Option<()>,
+) -> Option<RawEvent<'a>> {
     let mut cursor = Cursor { text, at: 0 };
     let mut event = RawEvent::default();
-    let mut records = None;
+    let mut order = Order::default();
+    let mut has_records = false;
     cursor.object(|cursor, name| match name {
+        "records" if has_records => None,
         "records" => {
-            let mut list = Vec::new();
-            cursor
-                .object(|cursor, _| cursor.list(|cursor| cursor.record().map(|record| list.push(record))))?;
-            records.replace(list).is_none().then_some(())
+            has_records = true;
+            cursor.object(|cursor, _| cursor.list(|cursor| take(&cursor.record(&mut order)?)))
         }
         "eventSource" => cursor.field(&mut event.source),
         "eventSourceArn" => cursor.field(&mut event.source_arn),
         "bootstrapServers" => cursor.field(&mut event.bootstrap_servers),
         _ => cursor.value(0).map(|_| ()),
     })?;
-    event.records = records?;
     [&mut event.source, &mut event.source_arn, &mut event.bootstrap_servers].into_iter().for_each(drop_null);
     cursor.space();
-    (cursor.at == text.len()).then_some(event)
+    (has_records && cursor.at == text.len()).then_some(event)
 }
 
 struct Cursor<'a> {
@@ -182,25 +190,47 @@ impl<'a> Cursor<'a> {
         Some(())
     }
 
-    fn record(&mut self) -> Option<RawRecord<'a>> {
+    fn record(&mut self, order: &mut Order<'a>) -> Option<RawRecord<'a>> {
         let start = self.at;
         let mut record = RawRecord::default();
-        self.object(|cursor, name| match name {
-            "topic" => cursor.field(&mut record.topic),
-            "partition" => cursor.field(&mut record.partition),
-            "offset" => cursor.field(&mut record.offset),
-            "timestamp" => cursor.field(&mut record.timestamp),
-            "timestampType" => cursor.field(&mut record.timestamp_type),
-            "key" => cursor.field(&mut record.key),
-            "value" => cursor.field(&mut record.value),
-            "headers" => cursor.field(&mut record.headers),
-            "keySchemaMetadata" => cursor.field(&mut record.key_schema),
-            "valueSchemaMetadata" => cursor.field(&mut record.value_schema),
-            _ => cursor.value(0).map(|_| ()),
-        })?;
+        self.take(b'{')?;
+        if self.take(b'}').is_none() {
+            self.record_fields(&mut record, order)?;
+        }
         record.text = self.text.get(start..self.at)?;
         drop_nulls(&mut record);
         Some(record)
+    }
+
+    fn record_fields(&mut self, record: &mut RawRecord<'a>, order: &mut Order<'a>) -> Option<()> {
+        for position in 0.. {
+            self.space();
+            let slot = self.record_field(order, position)?;
+            self.take(b':')?;
+            self.space();
+            match slot.of(record) {
+                Some(field) => self.field(field)?,
+                None => drop(self.value(0)?),
+            }
+            if self.take(b',').is_none() {
+                return self.take(b'}');
+            }
+        }
+        None
+    }
+
+    /// Which field the next name is.
+    fn record_field(&mut self, order: &mut Order<'a>, position: usize) -> Option<Slot> {
+        if let Some((token, slot)) = order.expected(position)
+            && self.rest().starts_with(token.as_bytes())
+        {
+            self.at += token.len();
+            return Some(slot);
+        }
+        let start = self.at;
+        let slot = Slot::named(self.name()?);
+        order.learn(position, self.text.get(start..self.at)?, slot);
+        Some(slot)
     }
 }
 

@@ -44,7 +44,7 @@ fn an_msk_event_is_read_whole() {
     let record = &partition.records[0];
     assert_eq!((record.offset.position(), record.timestamp_ms), (15, Some(1_545_084_650_987)));
     assert_eq!((record.key, record.value), (Some(bytes(b"key")), Some(bytes(b"Hello"))));
-    assert_eq!(record.headers[0].value.as_deref(), Some(&[104, 255][..]));
+    assert_eq!(record.headers.to_vec()[0].value.as_deref(), Some(&[104, 255][..]));
     assert_eq!(record.encoding, Encoding::Raw);
     assert_eq!(record.timestamp_type.as_deref(), Some("CREATE_TIME"));
     assert!(record.text.starts_with("{\"topic\"") && record.text.ends_with("]}"));
@@ -173,6 +173,26 @@ fn an_event_without_places_is_an_error_that_says_which_record() {
     assert_eq!(parse(r#"{"records":{}}"#), Ok(0));
 }
 
+#[test]
+fn a_place_that_is_named_twice_is_an_error_in_any_order() {
+    let parse = |offsets: &[i64]| {
+        let records: Vec<_> = offsets
+            .iter()
+            .map(|offset| format!(r#"{{"topic":"t","partition":3,"offset":{offset}}}"#))
+            .collect();
+        let event = format!(r#"{{"records":{{"t-3":[{}]}}}}"#, records.join(","));
+        let mut buffer = DecodeBuffer::default();
+        KafkaEvent::parse(event.as_bytes(), &mut buffer)
+            .map(|event| event.len())
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(parse(&[5, 3, 4]), Ok(3), "offsets may stand in any order");
+    for offsets in [&[5, 5][..], &[5, 6, 5], &[7, 5, 6, 5]] {
+        let error = parse(offsets).expect_err("an offset is named twice");
+        assert_eq!(error, "the event holds partition 3 offset 5 of topic t twice");
+    }
+}
+
 /// JSON values as text, white space and odd shapes among them.
 fn json_text() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
@@ -227,8 +247,10 @@ fn event_text() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn where_the_fast_reader_does_not_give_up_it_finds_what_the_complete_one_finds(text in event_text()) {
-        if let (Some(fast), Ok(complete)) = (scan::event(&text), envelope::read(&text)) {
-            prop_assert_eq!(fast, complete);
+        let mut records = Vec::new();
+        let fast = scan::event(&text, |record| Some(records.push(*record)));
+        if let (Some(fast), Ok(complete)) = (fast, envelope::read(&text)) {
+            prop_assert_eq!((fast, records), complete);
         }
     }
 
@@ -267,7 +289,7 @@ proptest! {
         let texts: Vec<_> = records.iter().enumerate().map(|(offset, (time, key, value, partition))| format!(
             r#"{{"topic":"t","partition":{partition},"offset":{offset},"timestamp":{time},"key":{},"value":{}}}"#, quote(key), quote(value))).collect();
         let text = format!(r#"{{"records":{{"t":[{}]}}}}"#, texts.join(","));
-        prop_assert!(scan::event(&text).is_some());
+        prop_assert!(scan::event(&text, |_| Some(())).is_some());
         let mut buffer = DecodeBuffer::default();
         let event = KafkaEvent::parse(text.as_bytes(), &mut buffer).expect("an event");
         prop_assert_eq!(event.len(), records.len());
