@@ -8,7 +8,7 @@ use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::error::ArrowError;
 use iceberg::spec::SchemaRef;
-use icefall_datafile::{DataFileError, FileFormat, NewDataFile, UnsupportedTable, read};
+use icefall_datafile::{DataFileError, FileFormat, NewDataFile, UnsupportedTable, read_back};
 use icefall_ledger::{Free, Rows};
 use icefall_manifest::{
     BatchFile, BatchManifest, DeadLetter, DeadLetterError, DeadLetterFile, RecordId, RecordList,
@@ -119,7 +119,7 @@ impl Trimmer<'_> {
         let location = Location::parse(path).map_err(|fault| damaged(path, fault))?;
         let bytes = get(path, self.ports.tables.get(&location).await)?;
         let kept: Vec<RecordId> = rows.select(&file.records).iter().collect();
-        let chosen = read(bytes, self.schema).map_err(|fault| damaged(path, fault))?;
+        let chosen = read_back(bytes, &file.data_file, self.schema).map_err(|fault| damaged(path, fault))?;
         let chosen = choose(&chosen, rows, file.records.len()).map_err(|fault| damaged(path, fault))?;
         let name = || self.ports.entropy.uuid_at(self.ports.clock.now()).to_string();
         let files = self.format.write(&chosen, self.location, name).map_err(|fault| damaged(path, fault))?;

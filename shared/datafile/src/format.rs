@@ -11,6 +11,7 @@ use icefall_manifest::DataFileEntry;
 use parquet::errors::ParquetError;
 use thiserror::Error;
 
+use crate::checksum::checksum;
 use crate::metrics::{ColumnMetrics, MetricsPlan};
 use crate::parquet_file::{ParquetSettings, WrittenParquet};
 use crate::partition::{Group, Partitioning};
@@ -61,6 +62,14 @@ pub enum DataFileError {
     /// A batch of more rows than a file can trace.
     #[error("{0} rows are too many for one batch")]
     TooManyRows(usize),
+    /// Not the bytes that were written.
+    #[error("the file is damaged: it has {found} bytes that don't add up to what was written as {expected}")]
+    Damaged {
+        /// Bytes that were written.
+        expected: u64,
+        /// Bytes that are there.
+        found: u64,
+    },
     /// The table's schema has no counterpart in Arrow.
     #[error("the schema has no counterpart in Arrow")]
     Schema(#[source] Box<iceberg::Error>),
@@ -140,6 +149,7 @@ impl FileFormat {
             path,
             record_count: rows.num_rows() as u64,
             file_size_in_bytes: bytes.len() as u64,
+            checksum: checksum(&bytes),
             partition: group.values,
             column_sizes: columns.iter().map(|column| (column.field_id, column.size)).collect(),
             value_counts: columns.iter().map(|column| (column.field_id, column.values)).collect(),

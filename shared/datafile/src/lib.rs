@@ -6,6 +6,7 @@
 //! sizes and bounds. Nothing here touches a store: a file is bytes until its caller has put them.
 
 mod bounds;
+mod checksum;
 mod format;
 mod metrics;
 mod parquet_file;
@@ -17,7 +18,7 @@ mod single_value;
 
 pub use format::{DataFileError, FileFormat, NewDataFile, UnsupportedTable};
 pub use metrics::MetricsMode;
-pub use read::read;
+pub use read::{read, read_back};
 
 #[cfg(test)]
 mod tests;

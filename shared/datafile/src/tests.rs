@@ -1,7 +1,7 @@
 //! Files read back and measured by brute force.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::take_record_batch;
@@ -15,7 +15,7 @@ use parquet::basic::{LogicalType, Type as Physical};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use proptest::prelude::*;
 
-use crate::{FileFormat, NewDataFile, UnsupportedTable, read, single_value};
+use crate::{DataFileError, FileFormat, NewDataFile, UnsupportedTable, read, read_back, single_value};
 
 const DECIMAL: PrimitiveType = PrimitiveType::Decimal { precision: 20, scale: 2 };
 /// The scalar columns, by the names that their values are made for.
@@ -197,6 +197,26 @@ fn partition_of(rows: &RecordBatch, row: usize) -> (Option<i32>, Option<String>)
 }
 
 proptest! {
+    #[test]
+    fn a_file_with_any_damage_is_refused_before_it_is_read(
+        at in any::<prop::sample::Index>(), flip in 1_u8.., end in any::<prop::sample::Index>(),
+    ) {
+        static FILE: LazyLock<NewDataFile> = LazyLock::new(|| {
+            let row = r#"{"int":1,"city":"Rome","list":[1,null],"map":{"a":0.5}}"#.to_owned();
+            write(&batch(&[row]), &PartitionSpec::unpartition_spec(), &[]).remove(0)
+        });
+        let refused = |bytes: Vec<u8>| {
+            let read = read_back(bytes.into(), &FILE.entry, &schema());
+            matches!(read, Err(DataFileError::Damaged { .. }))
+        };
+        let mut flipped = FILE.bytes.to_vec();
+        flipped[at.index(FILE.bytes.len())] ^= flip;
+        prop_assert!(refused(flipped));
+        prop_assert!(refused(FILE.bytes[..end.index(FILE.bytes.len())].to_vec()));
+    }
+}
+
+proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
@@ -209,7 +229,8 @@ proptest! {
         let mut seen = BTreeMap::new();
         for file in &files {
             let expected = take_record_batch(&rows, &UInt32Array::from(file.rows.clone())).expect("rows");
-            prop_assert_eq!(&read(file.bytes.clone(), &schema()).expect("a readable file"), &expected);
+            let found = read_back(file.bytes.clone(), &file.entry, &schema()).expect("a readable file");
+            prop_assert_eq!(&found, &expected);
             prop_assert_eq!(file.entry.record_count, file.rows.len() as u64);
             prop_assert_eq!(file.entry.file_size_in_bytes, file.bytes.len() as u64);
             prop_assert!(file.rows.is_sorted());

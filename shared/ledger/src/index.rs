@@ -8,11 +8,11 @@
 
 use std::collections::BTreeMap;
 
+use icefall_manifest::wire::{Fault, Reader, put_signed, put_unsigned};
 use icefall_manifest::{Offset, Partition};
 
 use crate::segment::{self, NODE_MAGIC};
 use crate::wanted::{Span, Wanted};
-use crate::wire::{Fault, Reader, put_signed, put_unsigned};
 use crate::{LedgerError, ObjectHash, SequenceNumber, Settlements};
 
 /// How many entries a sealed node has. Part of the stored format.

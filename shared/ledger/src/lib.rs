@@ -33,7 +33,6 @@ mod settlements;
 mod tail;
 mod verdict;
 mod wanted;
-mod wire;
 
 #[cfg(test)]
 mod cases;

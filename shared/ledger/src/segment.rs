@@ -12,12 +12,12 @@
 //!             · fingerprints (4 each, little endian)
 //! ```
 
+use icefall_manifest::wire::{Fault, Reader, put_signed, put_text, put_unsigned};
 use icefall_manifest::{Branch, Encoding, Fingerprint, Offset, Partition, TableUuid};
 use uuid::Uuid;
 
 use crate::ids::source;
 use crate::index::{decode_node, encode_node};
-use crate::wire::{Fault, Reader, put_signed, put_text, put_unsigned};
 use crate::{Incarnation, Index, Kind, LedgerError, LedgerId, SequenceNumber, Settled, Settlements};
 
 /// The format that this version writes, and the newest that it reads.

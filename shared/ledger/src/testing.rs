@@ -35,6 +35,7 @@ fn data_file(records: RecordList) -> BatchFile {
         path: "s3://lake/t/data/a.parquet".to_owned(),
         record_count: records.len() as u64,
         file_size_in_bytes: 4,
+        checksum: icefall_manifest::Checksum(9),
         partition: vec![],
         column_sizes: [].into(),
         value_counts: [].into(),

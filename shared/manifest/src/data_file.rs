@@ -29,6 +29,11 @@ impl TryFrom<String> for SingleValue {
     }
 }
 
+/// XXH3-64 (seed 0) of a file's bytes, by which they are known again when they are read back. It guards
+/// against damage, not against somebody who wants to deceive.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Checksum(pub u64);
+
 /// One Parquet data file. Maps are keyed by field id and hold what is known; a missing key means
 /// "not known", never zero.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -40,6 +45,8 @@ pub struct DataFileEntry {
     pub record_count: u64,
     /// Bytes of the file.
     pub file_size_in_bytes: u64,
+    /// What the file's bytes add up to.
+    pub checksum: Checksum,
     /// The partition's values in the order of the spec's fields; `None` is null.
     pub partition: Vec<Option<SingleValue>>,
     /// Bytes each column takes on disk.

@@ -16,11 +16,13 @@ mod fingerprint;
 mod kafka;
 mod message;
 mod records;
+mod runs;
 mod table;
+pub mod wire;
 
 pub use batch::{BatchFile, BatchId, BatchManifest, DeadLetterFile};
 pub use codec::DecodeError;
-pub use data_file::{DataFileEntry, SingleValue};
+pub use data_file::{Checksum, DataFileEntry, SingleValue};
 pub use dead_letter::{Blob, DeadLetter, DeadLetterError, Header};
 pub use fingerprint::{Encoding, Fingerprint};
 pub use kafka::{ClusterName, NameError, Offset, Partition, PipelineId, Source, Topic};

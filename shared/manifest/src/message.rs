@@ -105,6 +105,7 @@ mod tests {
                 path: "s3://lake/t/data/a.parquet".to_owned(),
                 record_count: rows,
                 file_size_in_bytes: 4,
+                checksum: crate::Checksum(9),
                 partition: vec![None],
                 column_sizes: [(1, 9)].into(),
                 value_counts: [(1, rows)].into(),

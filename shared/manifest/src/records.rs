@@ -11,7 +11,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Encoding, Fingerprint, Offset, Partition};
+use crate::wire::Fault;
+use crate::{Encoding, Fingerprint, Offset, Partition, runs};
 
 /// Consecutive offsets of one partition, delivered in one encoding.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
@@ -61,6 +62,9 @@ pub enum RecordListError {
         /// How many records the runs name.
         records: u64,
     },
+    /// The runs' text is not what this version writes.
+    #[error("the runs of offsets can't be read: {0}")]
+    UnreadableRuns(&'static str),
     /// The fingerprints' text is not base64 of whole 32-bit words.
     #[error("the fingerprints are not base64 of 32-bit words")]
     Unreadable,
@@ -140,9 +144,22 @@ impl RecordList {
     /// A record that stands more than once in `lists` together.
     #[must_use]
     pub fn repeated<'a>(lists: impl IntoIterator<Item = &'a Self>) -> Option<RecordId> {
-        let mut seen = HashSet::new();
-        lists.into_iter().flat_map(Self::iter).find(|record| !seen.insert((record.partition, record.offset)))
+        let lists: Vec<&Self> = lists.into_iter().collect();
+        let mut runs: Vec<OffsetRun> = lists.iter().flat_map(|list| list.runs()).copied().collect();
+        runs.sort_unstable_by_key(|run| (run.partition, run.first));
+        let apart = |(one, next): (&OffsetRun, &OffsetRun)| {
+            one.partition != next.partition || one.first.plus(one.count).is_some_and(|end| end <= next.first)
+        };
+        if runs.iter().zip(runs.iter().skip(1)).all(apart) { None } else { first_repeated(&lists) }
     }
+}
+
+/// The first record of `lists` that stood before.
+#[cold]
+fn first_repeated(lists: &[&RecordList]) -> Option<RecordId> {
+    let mut seen = HashSet::new();
+    let mut records = lists.iter().flat_map(|list| list.iter());
+    records.find(|record| !seen.insert((record.partition, record.offset)))
 }
 
 impl FromIterator<RecordId> for RecordList {
@@ -153,18 +170,19 @@ impl FromIterator<RecordId> for RecordList {
     }
 }
 
-/// The list as it travels: fingerprints as base64 of little-endian words, 5.3 characters a record.
+/// The list as it travels, both parts as base64: runs of a few bytes each, and fingerprints as
+/// little-endian words.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
-    runs: Vec<OffsetRun>,
+    runs: String,
     fingerprints: String,
 }
 
 impl From<RecordList> for Wire {
     fn from(list: RecordList) -> Self {
         let bytes: Vec<u8> = list.fingerprints.iter().flat_map(|print| print.0.to_le_bytes()).collect();
-        Self { runs: list.runs, fingerprints: STANDARD.encode(bytes) }
+        Self { runs: STANDARD.encode(runs::encode(&list.runs)), fingerprints: STANDARD.encode(bytes) }
     }
 }
 
@@ -177,7 +195,10 @@ impl TryFrom<Wire> for RecordList {
             return Err(RecordListError::Unreadable);
         };
         let fingerprints = words.iter().map(|word| Fingerprint(u32::from_le_bytes(*word))).collect();
-        Self::new(wire.runs, fingerprints)
+        let runs =
+            STANDARD.decode(&wire.runs).map_err(|_| RecordListError::UnreadableRuns("they are no base64"))?;
+        let runs = runs::decode(&runs).map_err(|Fault(why)| RecordListError::UnreadableRuns(why))?;
+        Self::new(runs, fingerprints)
     }
 }
 
@@ -224,11 +245,15 @@ mod tests {
 
     #[test]
     fn a_run_past_the_last_offset_is_refused() {
-        let text = format!(
-            r#"{{"runs":[{{"partition":0,"first":{},"count":5,"encoding":1}}],"fingerprints":""}}"#,
-            i64::MAX - 1
-        );
-        assert!(serde_json::from_str::<RecordList>(&text).is_err());
+        let run = OffsetRun {
+            partition: Partition::new(0).expect("a partition"),
+            first: Offset::new(i64::MAX - 1).expect("an offset"),
+            count: 5,
+            encoding: Encoding::Raw,
+        };
+        let text = format!(r#"{{"runs":"{}","fingerprints":""}}"#, STANDARD.encode(runs::encode(&[run])));
+        let error = serde_json::from_str::<RecordList>(&text).expect_err("there are no such offsets");
+        assert!(error.to_string().contains("too long"), "{error}");
     }
 
     #[test]

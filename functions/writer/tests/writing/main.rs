@@ -144,11 +144,11 @@ async fn every_attempt_uses_names_of_its_own() {
 async fn a_batch_manifest_too_large_for_a_message_is_pointed_to() {
     let bench = Bench::new().await;
     // Every second offset: each record needs a run of its own.
-    let records: Vec<_> = (0..20_000).map(|n| record("clicks", 0, n * 2, Some(r#"{"n":1}"#))).collect();
+    let records: Vec<_> = (0..150_000).map(|n| record("clicks", 0, n * 2, Some(r#"{"n":1}"#))).collect();
     let report = bench.write(&event(&records)).await.expect("all is well");
-    assert_eq!((report.rows, report.batches), (20_000, 1));
+    assert_eq!((report.rows, report.batches), (150_000, 1));
     let bodies = bench.queue.bodies();
     assert!(bodies.iter().all(|body| body.len() < 20_000 && body.contains("\"spilled\"")));
     let manifests = bench.manifests();
-    assert_eq!(manifests.first().map(|manifest| bench.rows(manifest).len()), Some(20_000));
+    assert_eq!(manifests.first().map(|manifest| bench.rows(manifest).len()), Some(150_000));
 }

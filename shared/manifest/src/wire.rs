@@ -1,42 +1,47 @@
-//! Bytes of the ledger's binary objects: variable-length integers and what is made of them.
+//! Bytes of binary objects: variable-length integers and what is made of them.
 //!
 //! Reading never panics and never allocates by a length that the input merely claims. Every value
 //! has exactly one encoding, so an object that decodes is the one that encoding gives again.
 
-/// What is wrong with the bytes.
+/// What is wrong with the bytes, in words.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Fault(pub(crate) &'static str);
+pub struct Fault(pub &'static str);
 
 /// What is left of an object.
 #[derive(Debug)]
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
+    /// A reader of all of `bytes`.
+    #[must_use]
+    pub const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    pub(crate) fn bytes(&mut self, count: u64) -> Result<&'a [u8], Fault> {
+    /// The next `count` bytes.
+    pub fn bytes(&mut self, count: u64) -> Result<&'a [u8], Fault> {
         let split = usize::try_from(count).ok().and_then(|count| self.rest.split_at_checked(count));
         let (taken, rest) = split.ok_or(Fault("it ends too early"))?;
         self.rest = rest;
         Ok(taken)
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+    /// The next `N` bytes.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
         let (taken, rest) = self.rest.split_first_chunk().ok_or(Fault("it ends too early"))?;
         self.rest = rest;
         Ok(*taken)
     }
 
-    pub(crate) fn byte(&mut self) -> Result<u8, Fault> {
+    /// The next byte.
+    pub fn byte(&mut self) -> Result<u8, Fault> {
         self.array::<1>().map(|[byte]| byte)
     }
 
     /// An unsigned integer, 7 bits a byte, lowest first.
-    pub(crate) fn unsigned(&mut self) -> Result<u64, Fault> {
+    pub fn unsigned(&mut self) -> Result<u64, Fault> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -54,22 +59,31 @@ impl<'a> Reader<'a> {
     }
 
     /// A signed integer: 0, -1, 1, -2 … as 0, 1, 2, 3 …
-    pub(crate) fn signed(&mut self) -> Result<i64, Fault> {
+    pub fn signed(&mut self) -> Result<i64, Fault> {
         let value = self.unsigned()?;
         Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
 
-    pub(crate) fn text(&mut self) -> Result<&'a str, Fault> {
+    /// A length, and as many bytes of text.
+    pub fn text(&mut self) -> Result<&'a str, Fault> {
         let length = self.unsigned()?;
         std::str::from_utf8(self.bytes(length)?).map_err(|_| Fault("a name is not UTF-8"))
     }
 
-    pub(crate) const fn end(&self) -> Result<(), Fault> {
-        if self.rest.is_empty() { Ok(()) } else { Err(Fault("it goes on after its end")) }
+    /// Whether nothing is left.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Nothing may be left.
+    pub const fn end(&self) -> Result<(), Fault> {
+        if self.is_empty() { Ok(()) } else { Err(Fault("it goes on after its end")) }
     }
 }
 
-pub(crate) fn put_unsigned(out: &mut Vec<u8>, mut value: u64) {
+/// Writes what [`Reader::unsigned`] reads.
+pub fn put_unsigned(out: &mut Vec<u8>, mut value: u64) {
     loop {
         let [low, ..] = value.to_le_bytes();
         value >>= 7;
@@ -80,11 +94,13 @@ pub(crate) fn put_unsigned(out: &mut Vec<u8>, mut value: u64) {
     }
 }
 
-pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
+/// Writes what [`Reader::signed`] reads.
+pub fn put_signed(out: &mut Vec<u8>, value: i64) {
     put_unsigned(out, ((value << 1) ^ (value >> 63)).cast_unsigned());
 }
 
-pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
+/// Writes what [`Reader::text`] reads.
+pub fn put_text(out: &mut Vec<u8>, text: &str) {
     put_unsigned(out, text.len() as u64);
     out.extend_from_slice(text.as_bytes());
 }
