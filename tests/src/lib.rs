@@ -7,13 +7,14 @@
 #![expect(clippy::expect_used, reason = "tests fail by panicking")]
 
 mod event;
+pub mod fuzz;
 mod lake;
 mod log;
 mod pipeline;
 mod stack;
 
-pub use event::{TOPIC, click, event};
-pub use lake::{dead_letters, event_ids, metadata};
+pub use event::{OTHER_TOPIC, TOPIC, click, event, event_of};
+pub use lake::{DeadLetterRow, dead_letter_rows, dead_letters, event_ids, metadata};
 pub use log::Log;
 pub use pipeline::{Pipeline, SECRETS, closed_port, reasons};
 pub use stack::{Service, Stack};

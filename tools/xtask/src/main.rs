@@ -7,6 +7,7 @@
 
 mod build;
 mod environments;
+mod fuzz;
 mod lint;
 mod python;
 mod step;
@@ -27,6 +28,7 @@ cargo xtask <command>
                                                the main job, end to end, verified by two readers
   test  [--all] [arguments of cargo test]      every test, on a stack of its own
   bench [--json]                               the benchmarks, on release builds
+  fuzz  [TARGET...] [--seconds N]              the fuzz targets of tests/fuzz, 60 seconds each
   lint                                         formatting, clippy and docs, with no warning allowed
 
 `cargo xtask <command> --help` says more. Everything installed or written is below .local/ and target/.";
@@ -67,6 +69,7 @@ fn run(command: &str, arguments: &[OsString]) -> Result<ExitCode, StepFailed> {
             }
             Err(tools.hand_over_module("icefall_local.bench", arguments))
         }
+        "fuzz" => fuzz::run(arguments).map(|()| ExitCode::SUCCESS),
         "lint" => lint::run().map(|()| ExitCode::SUCCESS),
         "help" | "--help" | "-h" => {
             eprintln!("{USAGE}");
