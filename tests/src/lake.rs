@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::cast::AsArray;
-use arrow::datatypes::{Int32Type, Int64Type};
+use arrow::array::{Array, RecordBatch};
+use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType};
 use iceberg::TableIdent;
 use iceberg::spec::{ManifestList, SnapshotRef, TableMetadata};
 use icefall_catalog::Snapshots;
@@ -27,27 +28,69 @@ pub async fn event_ids(parts: &Parts, table: &TableIdent, snapshot: &SnapshotRef
     ids
 }
 
+/// A dead letter as a reader of its table sees it.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct DeadLetterRow {
+    /// The record's partition.
+    pub partition: i32,
+    /// Its offset.
+    pub offset: i64,
+    /// Its Kafka timestamp in milliseconds.
+    pub timestamp_ms: Option<i64>,
+    /// Its key.
+    pub key: Option<Vec<u8>>,
+    /// Its value.
+    pub value: Option<Vec<u8>>,
+    /// Why it is no row, by class.
+    pub error_class: String,
+    /// And in words.
+    pub error_text: String,
+}
+
 /// Partition, offset and error class of all dead letters, sorted.
 ///
 /// # Panics
 ///
 /// When something that the table names can't be read.
 pub async fn dead_letters(parts: &Parts) -> Vec<(i32, i64, String)> {
+    let rows = dead_letter_rows(parts).await;
+    rows.into_iter().map(|row| (row.partition, row.offset, row.error_class)).collect()
+}
+
+/// All dead letters, sorted.
+///
+/// # Panics
+///
+/// When something that the table names can't be read.
+pub async fn dead_letter_rows(parts: &Parts) -> Vec<DeadLetterRow> {
     let name = &parts.settings.dead_letters;
     let namespace = iceberg::NamespaceIdent::from_vec(name.namespace().to_vec()).expect("a namespace");
     let metadata = metadata(parts, &TableIdent::new(namespace, name.name().to_owned())).await;
     let Some(snapshot) = metadata.current_snapshot() else { return Vec::new() };
-    let mut letters = Vec::new();
-    for rows in files(parts, &metadata, snapshot).await {
-        let column = |name| rows.column_by_name(name).expect("the table has this column");
-        let partitions = column("partition").as_primitive::<Int32Type>().values();
-        let offsets = column("offset").as_primitive::<Int64Type>().values();
-        let classes = column("error_class").as_string::<i32>();
-        let places = partitions.iter().zip(offsets).zip(classes.iter().flatten());
-        letters.extend(places.map(|((partition, offset), class)| (*partition, *offset, class.to_owned())));
-    }
+    let files = files(parts, &metadata, snapshot).await;
+    let mut letters: Vec<_> =
+        files.iter().flat_map(|rows| (0..rows.num_rows()).map(|row| dead_letter(rows, row))).collect();
     letters.sort_unstable();
     letters
+}
+
+fn dead_letter(rows: &RecordBatch, row: usize) -> DeadLetterRow {
+    let column = |name| rows.column_by_name(name).expect("the table has this column");
+    let bytes = |name| {
+        let values = column(name).as_binary::<i64>();
+        values.is_valid(row).then(|| values.value(row).to_vec())
+    };
+    let text = |name| column(name).as_string::<i32>().value(row).to_owned();
+    let times = column("timestamp").as_primitive::<TimestampMicrosecondType>();
+    DeadLetterRow {
+        partition: column("partition").as_primitive::<Int32Type>().value(row),
+        offset: column("offset").as_primitive::<Int64Type>().value(row),
+        timestamp_ms: times.is_valid(row).then(|| times.value(row) / 1_000),
+        key: bytes("key"),
+        value: bytes("value"),
+        error_class: text("error_class"),
+        error_text: text("error_text"),
+    }
 }
 
 /// The table's metadata, all snapshots included.
@@ -59,11 +102,7 @@ pub async fn metadata(parts: &Parts, table: &TableIdent) -> Arc<TableMetadata> {
     parts.catalog.load_table(table, Snapshots::All).await.expect("the table loads").metadata
 }
 
-async fn files(
-    parts: &Parts,
-    metadata: &TableMetadata,
-    snapshot: &SnapshotRef,
-) -> Vec<arrow::array::RecordBatch> {
+async fn files(parts: &Parts, metadata: &TableMetadata, snapshot: &SnapshotRef) -> Vec<RecordBatch> {
     let file_io = file_io(Arc::clone(&parts.tables));
     let list = file_io.new_input(snapshot.manifest_list()).expect("a list").read().await.expect("it reads");
     let list = ManifestList::parse_with_version(&list, metadata.format_version()).expect("a manifest list");

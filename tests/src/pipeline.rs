@@ -12,7 +12,7 @@ use icefall_parts::Parts;
 use icefall_settings::{Environment, Settings};
 use icefall_writer::{Writer, WriterError};
 
-use crate::event::TOPIC;
+use crate::event::{OTHER_TOPIC, TOPIC};
 use crate::{Service, Stack};
 
 /// The settings' keys under which secrets stand, by part.
@@ -33,6 +33,7 @@ pub struct Pipeline {
     queue_url: String,
     overrides: Vec<(&'static str, String)>,
     declares_table: bool,
+    has_other_table: bool,
 }
 
 impl Pipeline {
@@ -45,7 +46,7 @@ impl Pipeline {
         let stack = Stack::from_env();
         let name = format!("{name}-{:08x}", SystemEntropy.bits() >> 32);
         let queue_url = stack.new_queue(&name, visibility_s).await;
-        Self { stack, name, queue_url, overrides: Vec::new(), declares_table: true }
+        Self { stack, name, queue_url, overrides: Vec::new(), declares_table: true, has_other_table: false }
     }
 
     /// The same with one setting overridden, as the environment does it.
@@ -60,6 +61,12 @@ impl Pipeline {
     #[must_use]
     pub fn undeclared(&self) -> Self {
         Self { declares_table: false, ..self.clone() }
+    }
+
+    /// The same with a second table, to which [`OTHER_TOPIC`] is routed.
+    #[must_use]
+    pub fn with_other_table(&self) -> Self {
+        Self { has_other_table: true, ..self.clone() }
     }
 
     /// The stack that it is on.
@@ -78,6 +85,12 @@ impl Pipeline {
     #[must_use]
     pub fn table(&self) -> TableIdent {
         TableIdent::new(self.namespace(), "clicks".to_owned())
+    }
+
+    /// The second table, if it has one.
+    #[must_use]
+    pub fn other_table(&self) -> TableIdent {
+        TableIdent::new(self.namespace(), "others".to_owned())
     }
 
     /// The adapters that its settings describe, made as the functions make them.
@@ -118,7 +131,12 @@ impl Pipeline {
     fn settings(&self) -> String {
         let Stack { warehouse, ops_bucket, catalog, store, ops, queue, .. } = &self.stack;
         let (name, namespace, url) = (&self.name, self.namespace_name(), &self.queue_url);
-        let table = if self.declares_table { declared(&namespace) } else { String::new() };
+        let table = if self.declares_table { declared(&namespace, "clicks") } else { String::new() };
+        let (other_table, other_route) = if self.has_other_table {
+            (declared(&namespace, "others"), route(OTHER_TOPIC, &namespace, "others"))
+        } else {
+            (String::new(), String::new())
+        };
         format!(
             r#"
 pipeline = "{name}"
@@ -147,10 +165,11 @@ url = "{url}"
 {queue}
 
 {table}
-[[route]]
-topic = "{TOPIC}"
-table = "{namespace}.clicks"
+{other_table}
+{route}
+{other_route}
 "#,
+            route = route(TOPIC, &namespace, "clicks"),
             uri = catalog.endpoint,
             region = catalog.region,
             catalog_key = credentials(catalog),
@@ -161,10 +180,14 @@ table = "{namespace}.clicks"
     }
 }
 
-fn declared(namespace: &str) -> String {
+fn route(topic: &str, namespace: &str, table: &str) -> String {
+    format!("[[route]]\ntopic = \"{topic}\"\ntable = \"{namespace}.{table}\"\n")
+}
+
+fn declared(namespace: &str, table: &str) -> String {
     format!(
         r#"[[table]]
-name = "{namespace}.clicks"
+name = "{namespace}.{table}"
 partition_by = ["hour(event_time)"]
 columns = [
   {{ name = "event_id", type = "string", required = true }},

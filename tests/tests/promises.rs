@@ -5,11 +5,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use icefall_clock::{Clock, SystemClock};
+use iceberg::{TableIdent, TableUpdate};
+use icefall_catalog::{Commit, CommitOutcome};
+use icefall_clock::{Clock, Entropy, SystemClock, SystemEntropy};
 use icefall_committer::{Committer, DrainError, Ports, Report};
 use icefall_parts::Parts;
 use icefall_testkit::{Call, Failure, Faults, FaultyCatalog, Moment};
-use icefall_tests::{Pipeline, click, closed_port, dead_letters, event, event_ids, metadata};
+use icefall_tests::{
+    OTHER_TOPIC, Pipeline, TOPIC, click, closed_port, dead_letters, event, event_ids, event_of, metadata,
+};
 
 /// Short, so that what a failed committer had received comes back soon.
 const VISIBILITY_S: u32 = 2;
@@ -51,11 +55,19 @@ async fn assert_exactly_once(pipeline: &Pipeline, count: u64) {
 
 /// A committer whose catalog fails as `faults` say.
 async fn drain_with(pipeline: &Pipeline, faults: &Arc<Faults>) -> Result<Report, DrainError> {
+    drain_and_alarms(pipeline, faults).await.0
+}
+
+/// The same, with the metrics that it wrote.
+async fn drain_and_alarms(pipeline: &Pipeline, faults: &Arc<Faults>) -> (Result<Report, DrainError>, String) {
     let Parts { settings, catalog, tables, ops, queue, clock, entropy, metrics } = pipeline.parts().await;
     let catalog = Arc::new(FaultyCatalog::new(catalog, Arc::clone(faults)));
-    let ports = Ports { catalog, tables, ops, queue, clock, entropy, metrics };
+    let ports = Ports { catalog, tables, ops, queue, clock, entropy, metrics: Arc::clone(&metrics) };
     let committer = Committer::new(settings, ports).expect("a committer");
-    committer.drain(SystemClock.now().plus(Duration::from_mins(2))).await
+    let drained = committer.drain(SystemClock.now().plus(Duration::from_mins(2))).await;
+    let mut written = Vec::new();
+    metrics.flush(SystemClock.now(), &mut written).expect("a vector takes everything");
+    (drained, String::from_utf8(written).expect("metrics are text"))
 }
 
 /// "In every snapshot, each record stands at most once. Once its batch manifest is settled it stands exactly
@@ -164,7 +176,52 @@ async fn a_bad_record_lands_among_the_dead_letters_and_the_rest_goes_on() {
     assert_eq!(found, expected);
 }
 
-/// "What can't be decided is quarantined with the reason. What merely fails stays queued."
+/// "A bad table never blocks other tables."
+#[tokio::test]
+async fn a_table_that_cannot_be_settled_blocks_no_other() {
+    let pipeline = Pipeline::new("promise-beside", VISIBILITY_S).await.with_other_table();
+    pipeline.drain().await.expect("the tables are made");
+    let (good, bad, parts) = (pipeline.table(), pipeline.other_table(), pipeline.parts().await);
+    let write = async |from| {
+        let values: Vec<String> = (from..from + 10).map(click).collect();
+        for topic in [TOPIC, OTHER_TOPIC] {
+            pipeline.write(&event_of(topic, 0, from, &values)).await.expect("it is taken in");
+        }
+    };
+    let rows = async |table| {
+        let metadata = metadata(&parts, table).await;
+        event_ids(&parts, table, metadata.current_snapshot().expect("a snapshot")).await.len()
+    };
+    write(0).await;
+    pipeline.drain().await.expect("both are settled");
+    let (key, ledger) = ledger_property(&parts, &bad).await;
+    set_property(&parts, &bad, &key, "{\"format\":1000}").await;
+    write(10).await;
+    let (drained, alarms) = drain_and_alarms(&pipeline, &Faults::new()).await;
+    drained.expect_err("the other table's ledger is of a version that is not known");
+    assert!(alarms.contains("TableFailures"), "{alarms}");
+    assert_eq!((rows(&good).await, rows(&bad).await), (20, 10));
+    set_property(&parts, &bad, &key, &ledger).await;
+    tokio::time::sleep(Duration::from_secs(VISIBILITY_S.into())).await;
+    pipeline.drain().await.expect("what stayed queued is settled");
+    assert_eq!((rows(&good).await, rows(&bad).await), (20, 20));
+}
+
+async fn ledger_property(parts: &Parts, table: &TableIdent) -> (String, String) {
+    let metadata = metadata(parts, table).await;
+    let mut ledgers = metadata.properties().iter().filter(|(key, _)| key.starts_with("icefall.ledger."));
+    let (key, value) = ledgers.next().expect("a ledger");
+    (key.clone(), value.clone())
+}
+
+async fn set_property(parts: &Parts, table: &TableIdent, key: &str, value: &str) {
+    let updates = [(key.to_owned(), value.to_owned())].into();
+    let commit = Commit::new(Vec::new(), vec![TableUpdate::SetProperties { updates }], SystemEntropy.uuid());
+    let outcome = parts.catalog.commit(table, &commit).await;
+    assert!(matches!(outcome, CommitOutcome::Committed(_)), "{outcome:?}");
+}
+
+/// "What can't be decided is quarantined with the reason. What merely fails stays queued. Both raise an alarm."
 #[tokio::test]
 async fn what_merely_fails_stays_queued_and_what_is_undecidable_is_put_aside() {
     let pipeline = pipeline("promise-aside").await;
@@ -173,7 +230,11 @@ async fn what_merely_fails_stays_queued_and_what_is_undecidable_is_put_aside() {
     pipeline.write(&event(0, 0, &values(0, 10))).await.expect("it is taken in");
     let faults = Faults::new();
     faults.outage(Call::Commit, Failure::Denied);
-    drain_with(&pipeline, &faults).await.expect_err("the catalog denies the commit");
+    let (drained, alarms) = drain_and_alarms(&pipeline, &faults).await;
+    drained.expect_err("the catalog denies the commit");
+    for alarm in ["QuarantinedMessages", "TableFailures", "MessagesLeft"] {
+        assert!(alarms.contains(alarm), "{alarm} is not in {alarms}");
+    }
     tokio::time::sleep(Duration::from_secs(VISIBILITY_S.into())).await;
     let report = pipeline.drain().await.expect("it is settled");
     assert_eq!((report.received, report.settled), (1, 1), "the odd message was put aside in the first round");

@@ -21,19 +21,7 @@ from icefall_local.stack import Stack
 from icefall_local.supervisor import Options, StartFailed
 from icefall_local.terminal import Terminal
 from icefall_local.verify import verify
-from icefall_local.workspace import Unusable, Workspace
-
-
-def installed() -> bool:
-    try:
-        workspace = Workspace.here()
-        workspace.program("weed"), workspace.queue_python()
-    except Unusable:
-        return False
-    return True
-
-
-pytestmark = pytest.mark.skipif(not installed(), reason="the parts are installed by `cargo xtask`")
+from icefall_local.workspace import Workspace
 
 
 @pytest.fixture(scope="module")
