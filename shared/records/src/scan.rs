@@ -9,7 +9,7 @@
 //! The content of strings is left to those who use them: a control character in a base64 string is
 //! found by the decoder, as that record's fault.
 
-use memchr::memchr;
+use memchr::{memchr, memchr2};
 
 use crate::envelope::{RawEvent, RawRecord};
 use crate::scan::order::{Order, Slot};
@@ -78,32 +78,33 @@ impl<'a> Cursor<'a> {
     }
 
     fn object(&mut self, mut member: impl FnMut(&mut Self, &'a str) -> Option<()>) -> Option<()> {
-        self.take(b'{')?;
-        if self.take(b'}').is_some() {
-            return Some(());
-        }
-        loop {
-            self.space();
-            let name = self.name()?;
-            self.take(b':')?;
-            self.space();
-            member(self, name)?;
-            if self.take(b',').is_none() {
-                return self.take(b'}');
-            }
-        }
+        self.sequence(b'{', b'}', |cursor| {
+            let name = cursor.name()?;
+            cursor.take(b':')?;
+            cursor.space();
+            member(cursor, name)
+        })
     }
 
-    fn list(&mut self, mut element: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
-        self.take(b'[')?;
-        if self.take(b']').is_some() {
+    fn list(&mut self, element: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
+        self.sequence(b'[', b']', element)
+    }
+
+    fn sequence(
+        &mut self,
+        open: u8,
+        close: u8,
+        mut element: impl FnMut(&mut Self) -> Option<()>,
+    ) -> Option<()> {
+        self.take(open)?;
+        if self.take(close).is_some() {
             return Some(());
         }
         loop {
             self.space();
             element(self)?;
             if self.take(b',').is_none() {
-                return self.take(b']');
+                return self.take(close);
             }
         }
     }
@@ -168,18 +169,37 @@ impl<'a> Cursor<'a> {
             b't' => self.word("true")?,
             b'f' => self.word("false")?,
             b'{' | b'[' if depth >= MAX_DEPTH => return None,
-            b'{' => self.object(|cursor, _| cursor.inner(depth))?,
+            b'{' => self.sequence(b'{', b'}', |cursor| cursor.inner_member(depth))?,
             b'[' => self.list(|cursor| cursor.inner(depth))?,
             _ => self.number()?,
         }
         self.text.get(start..self.at)
     }
 
-    /// A value within another. Its strings are looked into, since the complete reader would.
+    fn inner_member(&mut self, depth: usize) -> Option<()> {
+        self.inner_string()?;
+        self.take(b':')?;
+        self.space();
+        self.inner(depth)
+    }
+
+    /// A value within another.
     fn inner(&mut self, depth: usize) -> Option<()> {
-        let text = self.value(depth + 1)?;
-        let escaped = text.starts_with('"') && text.contains('\\');
-        (!escaped).then_some(())
+        if self.peek()? == b'"' { self.inner_string() } else { self.value(depth + 1).map(|_| ()) }
+    }
+
+    /// A string within a value, up to its end. Its escapes are judged by those who read the value, as that
+    /// record's fault.
+    fn inner_string(&mut self) -> Option<()> {
+        self.take_here(b'"')?;
+        loop {
+            let length = memchr2(b'"', b'\\', self.rest())?;
+            let is_end = self.rest().get(length) == Some(&b'"');
+            self.at += length + if is_end { 1 } else { 2 };
+            if is_end {
+                return Some(());
+            }
+        }
     }
 
     fn field(&mut self, slot: &mut Option<&'a str>) -> Option<()> {

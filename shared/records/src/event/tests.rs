@@ -174,6 +174,24 @@ fn an_event_without_places_is_an_error_that_says_which_record() {
 }
 
 #[test]
+fn what_producers_send_does_not_slow_the_reading_down() {
+    for headers in [
+        r#"[{"k\u00e4lla":[1]}]"#,
+        r#"[{"a\"b":[]},{"c\\":null}]"#,
+        r#"[{"käse":[-1]}, {"x" : [2]}]"#,
+        "null",
+    ] {
+        let event = format!(
+            r#"{{"records":{{"t-0":[{{"topic":"t","partition":0,"offset":0,"headers":{headers},
+                "valueSchemaMetadata":{{"dataFormat":"JSON\"","schemaId":"\u0031"}}}}]}}}}"#
+        );
+        let mut records = Vec::new();
+        let fast = scan::event(&event, |record| Some(records.push(*record)));
+        assert_eq!((fast.expect(&event), records), envelope::read(&event).expect("an event"));
+    }
+}
+
+#[test]
 fn a_place_that_is_named_twice_is_an_error_in_any_order() {
     let parse = |offsets: &[i64]| {
         let records: Vec<_> = offsets
