@@ -104,7 +104,7 @@ pub struct KafkaEvent<'a> {
 impl<'a> KafkaEvent<'a> {
     /// Reads `event`, decoding payloads into `buffer`.
     pub fn parse(event: &'a [u8], buffer: &'a mut DecodeBuffer) -> Result<Self, EventError> {
-        let text = std::str::from_utf8(event)?;
+        let text = simdutf8::basic::from_utf8(event).or_else(|_| std::str::from_utf8(event))?;
         // A half for each reader: the complete one begins anew. Memory that is not used costs nothing.
         let (fast, complete) = buffer.bytes(2 * event.len()).split_at_mut(event.len());
         let mut builder = Builder::new(fast);

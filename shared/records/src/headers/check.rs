@@ -1,7 +1,7 @@
 //! Whether headers are of the shape that the mapping usually writes, at one look and without memory.
 //!
-//! This is no second definition of what headers are: whatever is unusual (white space, an escape in a
-//! name, a number of an odd form) is left to the complete reader.
+//! This is no second definition of what headers are: whatever is unusual (white space, half a pair of
+//! surrogates, a number of an odd form) is left to the complete reader.
 
 use memchr::memchr2;
 
@@ -32,13 +32,31 @@ fn object(text: &[u8]) -> Option<&[u8]> {
 }
 
 fn member(text: &[u8]) -> Option<&[u8]> {
-    let name = after(text, b'"')?;
-    let length = memchr2(b'"', b'\\', name)?;
-    let (name, rest) = name.split_at(length);
-    if name.iter().any(|byte| *byte < 0x20) {
-        return None;
+    value(after(string(text)?, b':')?)
+}
+
+fn string(text: &[u8]) -> Option<&[u8]> {
+    let mut rest = after(text, b'"')?;
+    loop {
+        let length = memchr2(b'"', b'\\', rest)?;
+        let (plain, end) = rest.split_at(length);
+        if plain.iter().any(|byte| *byte < 0x20) {
+            return None;
+        }
+        match end {
+            [b'"', rest @ ..] => return Some(rest),
+            [b'\\', b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', more @ ..] => rest = more,
+            [b'\\', b'u', a, b, c, d, more @ ..] if is_character([*a, *b, *c, *d]) => rest = more,
+            _ => return None,
+        }
     }
-    value(after(after(rest, b'"')?, b':')?)
+}
+
+/// Whether hexadecimal digits are a character by themselves, and not half a pair of surrogates.
+fn is_character(digits: [u8; 4]) -> bool {
+    let hex = digits.iter().all(u8::is_ascii_hexdigit);
+    let [first, second, ..] = digits;
+    hex && !(matches!(first, b'd' | b'D') && !matches!(second, b'0'..=b'7'))
 }
 
 fn value(text: &[u8]) -> Option<&[u8]> {
