@@ -21,6 +21,7 @@ from icefall_local.workspace import Unusable
 
 _FIRST_POLL = b"GET /2018-06-01/runtime/invocation/next "
 _PATIENCE_S = 30.0
+_EVICTED_WITHIN_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,17 @@ def _touch(path: Path) -> None:
 
 
 def _evict(path: Path) -> None:
-    """Takes the file out of the page cache; no process may run it meanwhile."""
+    """Takes the file out of the page cache, which takes until the process that ran it last is gone."""
+    deadline = time.monotonic() + _EVICTED_WITHIN_S
     with path.open("rb") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        if _is_cached(file.fileno()):
-            raise Unusable(f"{path} stays in the page cache: .local/ must lie on a disk, not in memory")
+        while True:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            if not _is_cached(file.fileno()):
+                return
+            if time.monotonic() > deadline:
+                raise Unusable(f"{path} stays in the page cache: .local/ must lie on a disk, not in memory")
+            time.sleep(0.02)
 
 
 def _is_cached(file: int) -> bool:
