@@ -28,6 +28,8 @@ _PATIENCE_S = 1_000.0
 """Longer than any function may run."""
 _START_S = 30.0
 """For the broker to say which offsets are committed: a group's first question comes before its coordinator is there."""
+_SESSION_MS = 6_000
+"""A commit that finds no coordinator for so long fails: a member of a group would have lost its partitions by then."""
 _ANSWER_S = 2.0
 _PAUSE_S = 0.2
 
@@ -48,6 +50,7 @@ class KafkaSource:
                 "fetch.wait.max.ms": 50,
                 "queued.max.messages.kbytes": 32_768,
                 "reconnect.backoff.max.ms": 1_000,
+                "session.timeout.ms": _SESSION_MS,
             }
         )
         self._partitions = [TopicPartition(config.topic, partition) for partition in partitions]
