@@ -13,6 +13,7 @@ import json
 import sys
 import uuid
 from collections.abc import Sequence
+from pathlib import Path
 
 from confluent_kafka import KafkaError, Message, Producer
 
@@ -48,6 +49,13 @@ def produce(client: dict[str, str], topic: str, partition: int, probe: str) -> l
     return offsets
 
 
+def settings(text: str) -> dict[str, str]:
+    """Of a properties file: a password is no argument of a command, where every user of the machine could read it."""
+    lines = (line.strip() for line in text.splitlines())
+    pairs = (line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    return {name.strip(): value.strip() for name, value in pairs}
+
+
 def explained(topic: str, partition: int, probe: str, offsets: Sequence[int]) -> str:
     """What to look for, and what it means."""
     placed = "\n".join(
@@ -69,11 +77,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("bootstrap", metavar="HOST:PORT", help="the cluster's bootstrap servers")
     parser.add_argument("topic", help="a topic that the event source mapping polls")
     parser.add_argument("--partition", type=int, default=0)
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="any setting of librdkafka, e.g. security.protocol=SSL"
-    )
+    parser.add_argument("--client", type=Path, metavar="FILE", help="librdkafka's settings, NAME=VALUE a line: security, passwords")
     options = parser.parse_args(arguments)
-    client = {"bootstrap.servers": options.bootstrap, **dict(one.split("=", 1) for one in options.set)}
+    client = {**(settings(options.client.read_text()) if options.client else {}), "bootstrap.servers": options.bootstrap}
     probe = uuid.uuid4().hex[:12]
     print(explained(options.topic, options.partition, probe, produce(client, options.topic, options.partition, probe)))
     return 0

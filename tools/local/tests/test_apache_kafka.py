@@ -165,6 +165,7 @@ def test_the_probe_tells_the_levels_apart(broker):
             for level, count in zip(LEVELS, (2, 3), strict=True)}  # fmt: skip
     assert [one["outcome"] for one in seen["read_committed"]] == ["committed", "committed"]
     assert [one["outcome"] for one in seen["read_uncommitted"]] == ["committed", "aborted", "committed"]
+    assert isolation_probe.settings("# ours\nsasl.password = a=b\n\n") == {"sasl.password": "a=b"}
     text = isolation_probe.explained("probed", 0, "a-probe", offsets)
     assert "0 and 4 have arrived, 2 has not: the mapping reads committed." in text
 
