@@ -1,7 +1,7 @@
 """Takes the broker away while records flow, and measures how long it takes until batches come again.
 
-The first batch must have gone through, and there must be more to come: a restart that nobody notices proves
-nothing, so it fails then.
+It begins with the first batch, and there must be more to come: a restart that nobody notices proves nothing, so
+it fails then.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class BrokerRestart:
             self.failure = problem
 
     def _run(self) -> Restarted:
-        self._until(lambda view: view["invocations"] > view["errors"], "no batch came through before the broker's restart")
+        self._until(lambda writer: writer["invocations"] > writer["errors"], "no batch came, so the broker was not restarted")
         down_s = self._restart()
         back, before = time.monotonic(), self._writer()["invocations"]
         self._until(
-            lambda view: view["invocations"] > before,
+            lambda writer: writer["invocations"] > before,
             "no batch came after the broker's restart: produce more records, or at a steady --rate",
         )
         return Restarted(round(down_s, 2), round(time.monotonic() - back, 2))

@@ -96,28 +96,39 @@ class TransactionalGenerator:
             return
 
     def _send(self, records: Sequence[Record]) -> _Attempt:
-        """All records of one transaction, until the broker has them: an abort before that would send nothing."""
+        """All records of one transaction, until the broker has them: an abort before that would send nothing.
+
+        The client takes no more of a transaction that can only be aborted; its commit says so too.
+        """
         self._producer.begin_transaction()
         attempt = _Attempt(records, [], [None] * len(records), [])
-        for number, record in enumerate(records):
-            attempt.produced_ms.append(time.time_ns() // 1_000_000)
-            self._producer.produce(
-                self._plan.topic,
-                value=record.value,
-                key=record.key,
-                partition=record.partition,
-                headers=HEADER_VARIANTS[record.headers_variant],
-                timestamp=attempt.produced_ms[-1],
-                on_delivery=partial(_note, attempt, number),
-            )
+        try:
+            for number, record in enumerate(records):
+                self._produce(attempt, number, record)
+        except KafkaException as problem:
+            attempt.errors.append(str(problem))
         if left := self._producer.flush(_PATIENCE_S):
             raise ProduceFailed(f"{left} records were not taken by the broker in {_PATIENCE_S:.0f} s")
         return attempt
+
+    def _produce(self, attempt: _Attempt, number: int, record: Record) -> None:
+        attempt.produced_ms.append(time.time_ns() // 1_000_000)
+        self._producer.produce(
+            self._plan.topic,
+            value=record.value,
+            key=record.key,
+            partition=record.partition,
+            headers=HEADER_VARIANTS[record.headers_variant],
+            timestamp=attempt.produced_ms[-1],
+            on_delivery=partial(_note, attempt, number),
+        )
 
     def _abort(self, attempt: _Attempt) -> None:
         self._patiently(self._producer.abort_transaction)
         self.aborted += sum(offset is not None for offset in attempt.offsets)
         if self._plan.expects_aborted:
+            if attempt.errors:
+                raise ProduceFailed(f"which records of an aborted transaction the broker has is unknown: {attempt.errors[:3]}")
             self._expect(attempt)
 
     def _expect(self, attempt: _Attempt) -> None:

@@ -27,7 +27,7 @@ from icefall_local.mapping_process import invoker
 from icefall_local.readers import read_with_pyiceberg
 from icefall_local.supervisor import Options
 from icefall_local.terminal import Terminal
-from icefall_local.transactions import TransactionalGenerator, transaction_size
+from icefall_local.transactions import TransactionalGenerator
 from icefall_local.verify import verify
 from icefall_local.watch import Watcher
 from icefall_local.workspace import Workspace
@@ -183,11 +183,3 @@ def test_the_broker_listens_on_loopback_alone(tmp_path):
     listeners = [line for line in properties(1, 2, tmp_path).splitlines() if "listeners=" in line or "bootstrap" in line]
     assert len(listeners) == 3
     assert all("127.0.0.1" in line and "0.0.0.0" not in line for line in listeners)
-
-
-def test_even_a_small_plan_has_transactions_that_are_aborted():
-    def size(records, rate=None):
-        return transaction_size(Plan("b", "t", 4, records, 0, 1, rate))
-
-    assert (size(200_000), size(3_000), size(10)) == (2_000, 75, 1)
-    assert size(200_000, rate=100.0) == 10
