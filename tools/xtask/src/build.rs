@@ -10,17 +10,20 @@ use std::process::Command;
 use crate::step::{self, StepFailed};
 
 /// `cargo`, the very one that started this program, in the repository's root.
-///
-/// What cargo tells this program about its own package is not passed on: build scripts of dependencies (`ring`)
-/// watch these variables, so that each change between `cargo xtask` and plain `cargo` would compile them, and
-/// all that depends on them, anew.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     command.current_dir(step::repository());
+    keep_package_back(&mut command);
+    command
+}
+
+/// Keeps back what cargo told this program about its own package. Build scripts of dependencies (`ring`) watch these
+/// variables, so that each change between `cargo xtask` and plain `cargo` would compile them, and all that depends
+/// on them, anew.
+pub(crate) fn keep_package_back(command: &mut Command) {
     for (name, _) in env::vars_os().filter(|(name, _)| is_of_this_package(name)) {
         command.env_remove(name);
     }
-    command
 }
 
 fn is_of_this_package(variable: &OsStr) -> bool {
