@@ -23,7 +23,7 @@ from icefall_local.ports import LOOPBACK, Ports
 from icefall_local.processes import Part, PartFailed
 from icefall_local.workspace import Workspace
 
-READY_SECONDS = 90.0
+READY_SECONDS = 180.0
 _STOP_SECONDS = 30.0
 _FORMAT_SECONDS = 60.0
 _HEAP = "512m"

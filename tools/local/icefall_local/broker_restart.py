@@ -21,6 +21,8 @@ from icefall_local.watch import Watcher
 SIGNALS = ("SIGTERM", "SIGKILL")
 _LOOK_EVERY_S = 0.02
 _PATIENCE_S = 60.0
+_RESTART_S = 300.0
+"""Longer than the run itself waits for the broker to end and to come back."""
 
 
 class RestartFailed(Exception):
@@ -86,7 +88,7 @@ class BrokerRestart:
         order = json.dumps({"signal": self._signal}).encode()
         request = urllib.request.Request(f"{self._stack.lambda_endpoint}/local/kafka/restart", order, method="POST")
         try:
-            with urllib.request.urlopen(request, timeout=_PATIENCE_S * 3) as answer:
+            with urllib.request.urlopen(request, timeout=_RESTART_S) as answer:
                 return float(json.load(answer)["down_s"])
         except urllib.error.HTTPError as problem:
             raise RestartFailed(problem.read().decode(errors="replace")) from problem

@@ -152,7 +152,7 @@ class Job:
             time.sleep(_LOOK_EVERY_S)
             view = self._watcher.look()
             self._show(generator.produced, view)
-            if view.moved_since(last) or generator.produced != produced:
+            if view.moved_since(last) or generator.produced != produced or not self._broker_is_back:
                 moved_at = time.monotonic()
             last, produced = view, generator.produced
             self._fail_if_dead(view, production)
