@@ -25,8 +25,8 @@ from icefall_local.workspace import Workspace
 
 READY_SECONDS = 180.0
 _STOP_SECONDS = 30.0
-_FORMAT_SECONDS = 60.0
-_HEAP = "512m"
+_JVM = ("-Xms512m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""A run is short: what the optimising compiler costs in the first minute it never gives back."""
 
 
 class ApacheKafka:
@@ -39,7 +39,7 @@ class ApacheKafka:
         port, controller_port = ports.free(), ports.free()
         self.bootstrap = f"{LOOPBACK}:{port}"
         self._java = [
-            workspace.java(), "-cp", f"{workspace.kafka_jars()}/*", f"-Xms{_HEAP}", f"-Xmx{_HEAP}",
+            workspace.java(), *_JVM, "-cp", f"{workspace.kafka_jars()}/*",
             f"-Dlog4j2.configurationFile={workspace.repository / 'tools' / 'local' / 'kafka' / 'log4j2.properties'}",
         ]  # fmt: skip
         self._properties = run / "kafka.properties"
@@ -76,17 +76,14 @@ class ApacheKafka:
     def _format(self) -> None:
         """Makes the data folder that of a new cluster with this one node."""
         command = [*self._java, "kafka.tools.StorageTool", "format", "--standalone", "-t", _cluster_id(), "-c", self._properties]
-        done = subprocess.run(
-            [str(word) for word in command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=_FORMAT_SECONDS,
-        )
-        (self._run / "log" / "kafka-format.log").write_text(done.stdout)
-        if done.returncode:
-            raise PartFailed(f"formatting Kafka's data folder ended with {done.returncode}:\n{done.stdout[-2_000:]}")
+        part = Part.start("formatting Apache Kafka's data folder", command, self._run / "log" / "kafka-format.log", {})
+        try:
+            if part.process.wait(READY_SECONDS):
+                raise part.failed(f"ended with {part.process.returncode}")
+        except subprocess.TimeoutExpired as problem:
+            raise part.failed(f"took longer than {READY_SECONDS:.0f} s") from problem
+        finally:
+            part.stop()
 
     def _launch(self) -> Part:
         """Each life has a log of its own."""
