@@ -17,6 +17,8 @@ def main(arguments: Sequence[str]) -> int:
     options, rest = _parser().parse_known_args(arguments)
     if rest and options.command != "test":
         _parser().error(f"unknown arguments: {' '.join(rest)}")
+    if options.command == "demo":
+        _refuse_what_the_broker_cannot(options)
     try:
         return _run(options, rest)
     except KeyboardInterrupt:
@@ -25,6 +27,13 @@ def main(arguments: Sequence[str]) -> int:
     except Unusable as problem:
         print(f"\nfailed: {problem}", file=sys.stderr)
         return 1
+
+
+def _refuse_what_the_broker_cannot(options: argparse.Namespace) -> None:
+    if options.restart_broker and options.kafka != "apache":
+        _parser().error("--restart-broker needs --kafka apache: the embedded broker loses records when it is killed")
+    if options.transactions and options.kafka == "embedded":
+        _parser().error("--transactions needs --kafka apache or HOST:PORT: the embedded broker doesn't lead past aborted records")
 
 
 def _terminated(*_: object) -> NoReturn:
@@ -53,9 +62,11 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     up = commands.add_parser("up", help="start the stack with the main job on it and leave it up")
     _add_kafka(up)
+    _add_isolation(up)
     commands.add_parser("down", help="stop the stack that is up")
     demo = commands.add_parser("demo", help="the main job, end to end, verified by two readers")
     _add_kafka(demo)
+    _add_isolation(demo)
     demo.add_argument("--records", type=_positive, default=50_000, metavar="N", help="records to produce (50000)")
     demo.add_argument("--bad", type=_permille, default=10, metavar="PERMILLE", help="bad ones per thousand (10)")
     demo.add_argument("--rate", type=float, metavar="R", help="records per second; as fast as possible without")
@@ -66,15 +77,34 @@ def _parser() -> argparse.ArgumentParser:
         choices=("drop", "double", "alter", "lose-dead-letter"),
         help="spoil one record behind the committer's back: the demo must then fail and name it",
     )
+    demo.add_argument(
+        "--transactions",
+        action="store_true",
+        help="produce in transactions, every fourth of them aborted (not on the embedded broker)",
+    )
+    demo.add_argument(
+        "--restart-broker",
+        choices=("SIGTERM", "SIGKILL"),
+        nargs="?",
+        const="SIGKILL",
+        help="end the broker by this signal while records flow, and start it again (SIGKILL; needs --kafka apache)",
+    )
     demo.add_argument("--seed", type=int, default=7, help="of the generated records (7)")
     demo.add_argument("--stall", type=float, default=90.0, metavar="SECONDS", help="give up when nothing moves (90)")
     test = commands.add_parser("test", help="every test, on a stack of its own")
+    _add_kafka(test)
     test.add_argument("--all", action="store_true", help="also those that take long or need Java")
     return parser
 
 
 def _add_kafka(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kafka", default="embedded", metavar="embedded|HOST:PORT", help="the broker (embedded)")
+    named = "embedded|apache|HOST:PORT"
+    parser.add_argument("--kafka", default="embedded", metavar=named, help="the broker (embedded; apache needs Java and Maven)")
+
+
+def _add_isolation(parser: argparse.ArgumentParser) -> None:
+    levels = ("read_committed", "read_uncommitted")
+    parser.add_argument("--isolation", choices=levels, default=levels[0], help="of the event source mapping (read_committed)")
 
 
 def _positive(text: str) -> int:

@@ -24,7 +24,7 @@ def up(workspace: Workspace, options: argparse.Namespace) -> int:
     if (already := launch.detached(workspace)) is not None:
         terminal.failure(f"a stack is up already ({already}): `cargo xtask down` stops it")
         return 1
-    return _reporting(terminal, lambda: _up(workspace, Options(kafka=options.kafka), terminal))
+    return _reporting(terminal, lambda: _up(workspace, Options(kafka=options.kafka, isolation=options.isolation), terminal))
 
 
 def _up(workspace: Workspace, options: Options, terminal: Terminal) -> int:
@@ -55,7 +55,9 @@ def demo(workspace: Workspace, options: argparse.Namespace) -> int:
         sabotage=options.sabotage,
         seed=options.seed,
         stall_s=options.stall,
-        stack=Options(kafka=options.kafka),
+        transactions=options.transactions,
+        restart_broker=options.restart_broker,
+        stack=Options(kafka=options.kafka, isolation=options.isolation),
     )
     return _reporting(terminal, lambda: main_job.run(workspace, wanted, terminal))
 
@@ -63,14 +65,14 @@ def demo(workspace: Workspace, options: argparse.Namespace) -> int:
 def test(workspace: Workspace, options: argparse.Namespace, arguments: Sequence[str]) -> int:
     """All tests on a stack of their own. The stack has the parts and the functions, and no main job."""
     terminal = Terminal(sys.stderr)
-    return _reporting(terminal, lambda: _test(workspace, options.all, arguments, terminal))
+    return _reporting(terminal, lambda: _test(workspace, options, arguments, terminal))
 
 
-def _test(workspace: Workspace, everything: bool, arguments: Sequence[str], terminal: Terminal) -> int:
+def _test(workspace: Workspace, options: argparse.Namespace, arguments: Sequence[str], terminal: Terminal) -> int:
     results: list[tuple[str, int, float]] = []
-    with launch.Running(workspace, Options(main_job=False), terminal.step) as running:
+    with launch.Running(workspace, Options(kafka=options.kafka, main_job=False), terminal.step) as running:
         environment = {**os.environ, "ICEFALL_STACK": str(running.run / "stack.json")}
-        if everything:
+        if options.all:
             environment["ICEFALL_TEST_ALL"] = "1"
         for name, command in _suites(workspace, arguments):
             terminal.step(name)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from icefall_local import freshness, sabotage
+from icefall_local.broker_restart import BrokerRestart
 from icefall_local.clickstream import TABLE
 from icefall_local.expectation import Expectation
 from icefall_local.generator import Generator, Plan
@@ -22,6 +23,7 @@ from icefall_local.readers import READERS
 from icefall_local.stack import Stack
 from icefall_local.supervisor import Options
 from icefall_local.terminal import Terminal
+from icefall_local.transactions import TransactionalGenerator
 from icefall_local.verify import Reading, verify
 from icefall_local.watch import View, Watcher, conflicts, mapping_progress
 from icefall_local.workspace import Workspace
@@ -46,6 +48,9 @@ class DemoOptions:
     sabotage: str | None = None
     seed: int = 7
     stall_s: float = 90.0
+    transactions: bool = False
+    restart_broker: str | None = None
+    """The signal that ends the broker while records flow; it is started again at once."""
     stack: Options = field(default_factory=Options)
 
 
@@ -112,6 +117,8 @@ class Job:
         self._options = options
         self._terminal = terminal
         self._watcher = Watcher(stack)
+        self._generator = _generator(stack, options)
+        self._restart = BrokerRestart(stack, options.restart_broker) if options.restart_broker else None
 
     def run(self) -> Result:
         started = time.monotonic()
@@ -125,26 +132,19 @@ class Job:
         return Result(figures, readings, self._key_problems(view), expectation.kinds())
 
     def _produce_and_wait(self) -> tuple[Expectation, View]:
-        options, stop = self._options, threading.Event()
-        plan = Plan(
-            self._stack.kafka_bootstrap,
-            self._stack.topic,
-            options.stack.partitions,
-            options.records,
-            options.bad_permille,
-            options.seed,
-            options.rate,
-        )
-        generator, production = Generator(plan), _Production(stop)
-        production.start(generator)
+        stop = threading.Event()
+        production = _Production(stop)
+        production.start(self._generator)
+        if self._restart is not None:
+            self._restart.start()
         try:
-            view = self._wait(generator, production)
+            view = self._wait(self._generator, production)
         finally:
             stop.set()
             production.join()
         return production.expectation(), view
 
-    def _wait(self, generator: Generator, production: _Production) -> View:
+    def _wait(self, generator: AnyGenerator, production: _Production) -> View:
         """Until every record is settled and the queue is empty, or nothing has moved for too long."""
         last, moved_at, calm = self._watcher.look(), time.monotonic(), 0
         produced = -1
@@ -152,16 +152,20 @@ class Job:
             time.sleep(_LOOK_EVERY_S)
             view = self._watcher.look()
             self._show(generator.produced, view)
-            if view.moved_since(last) or generator.produced != produced:
+            if view.moved_since(last) or generator.produced != produced or not self._broker_is_back:
                 moved_at = time.monotonic()
             last, produced = view, generator.produced
             self._fail_if_dead(view, production)
             if time.monotonic() - moved_at > self._options.stall_s:
                 raise DemoFailed(self._diagnosis(view, f"nothing has moved for {self._options.stall_s:.0f} s"))
-            done = production.done and view.settled >= produced and view.queue_empty
+            done = production.done and self._broker_is_back and view.settled >= produced and view.queue_empty
             calm = calm + 1 if done else 0
         self._terminal.end_progress()
         return last
+
+    @property
+    def _broker_is_back(self) -> bool:
+        return self._restart is None or self._restart.done
 
     def _show(self, produced: int, view: View) -> None:
         self._terminal.progress(
@@ -172,6 +176,8 @@ class Job:
     def _fail_if_dead(self, view: View, production: _Production) -> None:
         if production.failure is not None:
             raise DemoFailed(f"producing failed: {production.failure}")
+        if self._restart is not None and self._restart.failure is not None:
+            raise DemoFailed(self._diagnosis(view, f"the broker's restart failed: {self._restart.failure}"))
         if view.status["dead_parts"]:
             raise DemoFailed(self._diagnosis(view, f"{', '.join(view.status['dead_parts'])} ended by itself"))
         if not view.status["mapping"]["alive"]:
@@ -233,9 +239,22 @@ class Job:
             "batches": progress["batches"],
             "function_errors": sum(counts["errors"] for counts in functions.values()),
             "seconds": round(seconds, 1),
+            **self._particulars(progress),
             "bad_kinds": len(expectation.kinds()),
             "access_keys": len({key for seen in view.status["keys"].values() for key in seen}),
         }
+
+    def _particulars(self, progress: dict[str, Any]) -> dict[str, Any]:
+        """Figures of what was asked for in particular."""
+        figures: dict[str, Any] = {}
+        if isinstance(self._generator, TransactionalGenerator):
+            figures["isolation"] = self._options.stack.isolation
+            figures["aborted_records"] = self._generator.aborted
+        if self._restart is not None and self._restart.result is not None:
+            figures["broker_down_s"] = self._restart.result.down_s
+            figures["broker_recovery_s"] = self._restart.result.recovery_s
+            figures["rewinds"] = progress["rewinds"]
+        return figures
 
     def _key_problems(self, view: View) -> list[str]:
         """Each part must have seen its own key alone, in its own region."""
@@ -250,6 +269,23 @@ class Job:
         return problems
 
 
+AnyGenerator = Generator | TransactionalGenerator
+
+
+def _generator(stack: Stack, options: DemoOptions) -> AnyGenerator:
+    plan = Plan(
+        stack.kafka_bootstrap,
+        stack.topic,
+        options.stack.partitions,
+        options.records,
+        options.bad_permille,
+        options.seed,
+        options.rate,
+        expects_aborted=options.stack.isolation == "read_uncommitted",
+    )
+    return TransactionalGenerator(plan) if options.transactions else Generator(plan)
+
+
 class _Production:
     """The generator in a thread of its own."""
 
@@ -259,7 +295,7 @@ class _Production:
         self._expectation: Expectation | None = None
         self._thread: threading.Thread | None = None
 
-    def start(self, generator: Generator) -> None:
+    def start(self, generator: AnyGenerator) -> None:
         self._thread = threading.Thread(target=self._run, args=(generator,), daemon=True)
         self._thread.start()
 
@@ -276,7 +312,7 @@ class _Production:
             raise DemoFailed("producing did not end")
         return self._expectation
 
-    def _run(self, generator: Generator) -> None:
+    def _run(self, generator: AnyGenerator) -> None:
         try:
             self._expectation = generator.run(self._stop)
         except Exception as problem:

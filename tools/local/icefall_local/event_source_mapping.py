@@ -2,7 +2,8 @@
 
 Nothing installable emulates it, and its rules are what the writer's promise rests on: a batch closes by
 count, time or payload size; a partition has at most one batch in flight; a batch that fails is sent again,
-the same bytes, for ever; offsets are committed only after the function succeeded.
+the same bytes, for ever; offsets are committed only after the function succeeded. When they can't be, since
+the broker is gone, the poller goes on where the stored ones say: what was delivered comes again.
 Each poller owns some partitions, may mix them in one batch, and handles one batch at a time, as a poller
 of the service does. https://docs.aws.amazon.com/lambda/latest/dg/with-kafka-configure.html
 """
@@ -35,8 +36,8 @@ class MappingConfig:
     """Maximum batching window: how long a batch that isn't full waits, from its first record."""
     max_payload: int = MAX_PAYLOAD
     pollers: int = 2
-    isolation_level: str = "read_uncommitted"
-    """librdkafka's `isolation.level`; which of the two the service uses isn't documented."""
+    isolation_level: str = "read_committed"
+    """Kafka's `isolation.level`. Which of the two the service uses isn't documented: see `isolation_probe`."""
     arn: str | None = None
     """The MSK cluster's ARN, for events of the MSK flavour."""
     first_pause_s: float = 0.2
@@ -54,11 +55,18 @@ class Source(Protocol):
         """The next messages, in offset order within each partition."""
 
     def commit(self, next_offsets: Mapping[int, int]) -> None:
-        """Stores, durably, where each partition goes on."""
+        """Stores, durably, where each partition goes on; raises `NotCommitted` when that may not have happened."""
+
+    def rewind(self, stop: threading.Event) -> None:
+        """Goes on where the stored offsets say; waits for the broker until there is one, or until `stop`."""
 
 
 Invoke = Callable[[bytes], str | None]
 """Sends a payload to the function; the error's text, or None when it succeeded."""
+
+
+class NotCommitted(Exception):
+    """The offsets may not be stored; the text says why."""
 
 
 class CannotDeliver(Exception):
@@ -72,6 +80,8 @@ class Progress:
     batches: int = 0
     records: int = 0
     failures: int = 0
+    rewinds: int = 0
+    """How often delivered records may come again, because their offsets could not be stored."""
     largest_payload: int = 0
     committed: dict[int, int] = field(default_factory=dict)
     last_error: str = ""
@@ -113,7 +123,8 @@ class Poller:
         payload = self._builder.payload()
         if not self._deliver(payload):
             return False
-        self._source.commit(self._builder.next_offsets)
+        if not self._commit():
+            return False
         self.progress.batches += 1
         self.progress.records += self._builder.count
         self.progress.largest_payload = max(self.progress.largest_payload, len(payload))
@@ -159,4 +170,16 @@ class Poller:
             if self._stop.wait(pause):
                 return False
             pause = min(pause * 2, self._config.longest_pause_s)
+        return True
+
+    def _commit(self) -> bool:
+        """False when the batch may come again: then nothing that is held is newer than what will be consumed."""
+        try:
+            self._source.commit(self._builder.next_offsets)
+        except NotCommitted as problem:
+            self.progress.rewinds += 1
+            self.progress.last_error = str(problem)
+            self._held.clear()
+            self._source.rewind(self._stop)
+            return False
         return True

@@ -64,7 +64,7 @@ class Expectation:
 
 
 class ExpectationBuilder:
-    """Collects what was produced; gives each record the offset it gets on a fresh topic."""
+    """Collects what was produced, with the offset that each record got: on a fresh topic, its place in its partition."""
 
     def __init__(self, topic: str, partitions: int) -> None:
         self._topic = topic
@@ -78,6 +78,10 @@ class ExpectationBuilder:
         for record in records:
             offsets.append(self.next_offsets[record.partition])
             self.next_offsets[record.partition] += 1
+        self.add_at(offsets, records, produced_ms)
+
+    def add_at(self, offsets: Sequence[int], records: Sequence[Record], produced_ms: Sequence[int]) -> None:
+        """Records whose offsets the broker reported."""
         values = [record.values for record in records]
         columns = [
             pa.array([record.partition for record in records], pa.int32()),

@@ -20,6 +20,18 @@ _CHUNK = 20_000
 _STEADY_CHUNKS_PER_S = 20
 
 
+PRODUCER = {
+    "enable.idempotence": True,
+    "linger.ms": 10,
+    "batch.size": 500_000,
+    "compression.type": "lz4",
+    "queue.buffering.max.messages": 200_000,
+    "reconnect.backoff.max.ms": 1_000,
+    "log_level": 2,  # The stack is stopped while the client still exists: that is no news.
+}
+"""The client's settings, whatever is produced."""
+
+
 class ProduceFailed(Exception):
     """The broker did not take everything as it should; what is expected is then unknown."""
 
@@ -36,6 +48,8 @@ class Plan:
     seed: int
     rate: float | None = None
     """Records per second; None is as fast as possible."""
+    expects_aborted: bool = False
+    """Of transactions: whether aborted records are expected too, as consumers that read uncommitted see them."""
 
 
 class Generator:
@@ -45,18 +59,7 @@ class Generator:
         self.produced = 0
         self._plan = plan
         self._failures: list[str] = []
-        self._producer = Producer(
-            {
-                "bootstrap.servers": plan.bootstrap_servers,
-                "enable.idempotence": True,
-                "linger.ms": 10,
-                "batch.size": 500_000,
-                "compression.type": "lz4",
-                "queue.buffering.max.messages": 200_000,
-                "delivery.report.only.error": True,
-                "log_level": 2,  # The stack is stopped while the client still exists: that is no news.
-            }
-        )
+        self._producer = Producer({**PRODUCER, "bootstrap.servers": plan.bootstrap_servers, "delivery.report.only.error": True})
 
     def run(self, stop: threading.Event) -> Expectation:
         """Produces everything, unless told to stop; returns when the broker has it all."""

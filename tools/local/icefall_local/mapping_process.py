@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,17 +21,23 @@ from urllib.parse import urlsplit
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from icefall_local.event_source_mapping import Invoke, MappingConfig, Poller
+from icefall_local.event_source_mapping import Invoke, MappingConfig, NotCommitted, Poller
 from icefall_local.kafka_event import Message
 
 _PATIENCE_S = 1_000.0
 """Longer than any function may run."""
+_START_S = 30.0
+"""For the broker to say which offsets are committed: a group's first question comes before its coordinator is there."""
+_SESSION_MS = 6_000
+"""A commit that finds no coordinator for so long fails: a member of a group would have lost its partitions by then."""
+_ANSWER_S = 2.0
+_PAUSE_S = 0.2
 
 
 class KafkaSource:
     """Some partitions of a topic, consumed under the mapping's group without its rebalancing."""
 
-    def __init__(self, config: MappingConfig, partitions: Sequence[int]) -> None:
+    def __init__(self, config: MappingConfig, partitions: Sequence[int], stop: threading.Event) -> None:
         self._topic = config.topic
         self._consumer = Consumer(
             {
@@ -41,13 +49,12 @@ class KafkaSource:
                 "isolation.level": config.isolation_level,
                 "fetch.wait.max.ms": 50,
                 "queued.max.messages.kbytes": 32_768,
+                "reconnect.backoff.max.ms": 1_000,
+                "session.timeout.ms": _SESSION_MS,
             }
         )
-        wanted = [TopicPartition(config.topic, partition) for partition in partitions]
-        for one in (held := self._consumer.committed(wanted, timeout=30)):
-            if one.offset < 0:
-                one.offset = -2  # The earliest: trim horizon.
-        self._consumer.assign(held)
+        self._partitions = [TopicPartition(config.topic, partition) for partition in partitions]
+        self._go_on_where_committed(stop, time.monotonic() + _START_S)
 
     def poll(self, at_most: int, seconds: float) -> list[Message]:
         messages = []
@@ -60,12 +67,40 @@ class KafkaSource:
 
     def commit(self, next_offsets: Mapping[int, int]) -> None:
         offsets = [TopicPartition(self._topic, partition, offset) for partition, offset in next_offsets.items()]
-        for one in self._consumer.commit(offsets=offsets, asynchronous=False):
+        try:
+            answers = self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as problem:
+            raise NotCommitted(f"offsets were not committed: {problem}") from problem
+        for one in answers:
             if one.error is not None:
-                raise KafkaException(one.error)
+                raise NotCommitted(f"offset {one.offset} of partition {one.partition} was not committed: {one.error}")
+
+    def rewind(self, stop: threading.Event) -> None:
+        self._go_on_where_committed(stop, math.inf)
 
     def close(self) -> None:
         self._consumer.close()
+
+    def _go_on_where_committed(self, stop: threading.Event, deadline: float) -> None:
+        """Assigns the partitions anew, which drops whatever was fetched."""
+        while not stop.is_set():
+            try:
+                self._consumer.assign(self._stored())
+                return
+            except KafkaException as problem:
+                if time.monotonic() > deadline:
+                    raise
+                print(f"the broker does not say which offsets are committed: {problem}", file=sys.stderr, flush=True)
+                stop.wait(_PAUSE_S)
+
+    def _stored(self) -> list[TopicPartition]:
+        stored = self._consumer.committed(self._partitions, timeout=_ANSWER_S)
+        for one in stored:
+            if one.error is not None:
+                raise KafkaException(one.error)
+            if one.offset < 0:
+                one.offset = -2  # The earliest: trim horizon.
+        return stored
 
 
 def partitions_of(config: MappingConfig) -> list[int]:
@@ -100,7 +135,7 @@ def run(config: MappingConfig, endpoint: str, state: Path, stop: threading.Event
     """Runs all pollers until `stop`; writes their progress to `state` twice a second."""
     partitions = partitions_of(config)
     shares = [partitions[first :: config.pollers] for first in range(config.pollers)]
-    sources = [KafkaSource(config, share) for share in shares if share]
+    sources = [KafkaSource(config, share, stop) for share in shares if share]
     pollers = [Poller(config, source, invoker(endpoint, config.function), stop) for source in sources]
     threads = [threading.Thread(target=_guarded, args=(poller, stop), daemon=True) for poller in pollers]
     for thread in threads:

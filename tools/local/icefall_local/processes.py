@@ -69,10 +69,14 @@ class Part:
         deadline = time.monotonic() + seconds
         while not ready():
             if self.process.poll() is not None:
-                raise PartFailed(f"{self.name} ended with {self.process.returncode} while starting.{self._said()}")
+                raise self.failed(f"ended with {self.process.returncode} while starting")
             if time.monotonic() > deadline:
-                raise PartFailed(f"{self.name} was not ready after {seconds:.0f} s.{self._said()}")
+                raise self.failed(f"was not ready after {seconds:.0f} s")
             time.sleep(0.02)
+
+    def failed(self, how: str) -> PartFailed:
+        """What to raise when the part did `how`; with the end of its log."""
+        return PartFailed(f"{self.name} {how}.{self._said()}")
 
     def stop(self, seconds: float = 5.0) -> None:
         """SIGTERM, then SIGKILL to the whole group when it takes longer than `seconds`.

@@ -24,6 +24,7 @@ import boto3
 from botocore.config import Config
 
 from icefall_local import clickstream, parts, scheduler, settings_file
+from icefall_local.apache_kafka import ApacheKafka, restarted
 from icefall_local.credentials import Credentials
 from icefall_local.event_source_mapping import MappingConfig
 from icefall_local.execution_environment import FunctionConfig
@@ -49,7 +50,9 @@ class Options:
     """What is to be up."""
 
     kafka: str = "embedded"
-    """Or HOST:PORT of a broker that is there already."""
+    """Or `apache`, or HOST:PORT of a broker that is there already."""
+    isolation: str = "read_committed"
+    """Of the event source mapping's consumers."""
     main_job: bool = True
     """With tables, topic, event source mapping and scheduler; without, the parts and the functions alone."""
     partitions: int = 4
@@ -83,6 +86,7 @@ class Supervisor:
         self._host = LambdaHost(run / "log")
         self._tasks: list[asyncio.Task[None]] = []
         self._mapping: Part | None = None
+        self._apache_kafka: ApacheKafka | None = None
         self._chance = random.Random(0)
 
     async def start(self) -> Stack:
@@ -109,7 +113,12 @@ class Supervisor:
             proxy.stop()
         if self._server is not None:
             await self._server.close()
-        await asyncio.gather(*(asyncio.to_thread(part.stop) for part in self._parts))
+        await asyncio.gather(*(asyncio.to_thread(part.stop) for part in self._servers()))
+
+    def _servers(self) -> list[Part]:
+        """Of Kafka only the broker that is meant to be up: between its two lives there is none."""
+        kafka = self._apache_kafka.part if self._apache_kafka is not None else None
+        return [*self._parts, *([kafka] if kafka is not None else [])]
 
     async def _start_parts(self) -> Stack:
         options, run, keys = self._options, self._run, Credentials.random()
@@ -146,6 +155,11 @@ class Supervisor:
         )
 
     def _start_kafka(self) -> str:
+        if self._options.kafka == "apache":
+            self._say("starting the Kafka broker (Apache Kafka)")
+            self._apache_kafka = ApacheKafka(self._workspace, self._run, self._ports)
+            self._apache_kafka.start()
+            return self._apache_kafka.bootstrap
         if self._options.kafka != "embedded":
             host, _, port = self._options.kafka.rpartition(":")
             if not port.isdigit() or not parts.accepts(host, int(port)):
@@ -201,6 +215,7 @@ class Supervisor:
             batch_size=self._options.batch_size,
             window_s=self._options.window_s,
             pollers=min(self._options.pollers, self._options.partitions),
+            isolation_level=self._options.isolation,
         )
         described = self._run / "mapping.json"
         described.write_text(json.dumps(asdict(config)))
@@ -224,11 +239,13 @@ class Supervisor:
             case ("POST", "functions", name, "kill"):
                 function = self._host.function(name)
                 return Response.of_json({"killed": function is not None and function.kill_one(self._chance)})
+            case ("POST", "kafka", "restart"):
+                return await restarted(self._apache_kafka, request)
         return Response.of_json({"message": f"there is no {request.method} {request.path}"}, 404)
 
     def _status(self) -> dict[str, Any]:
         mapping = {"alive": self._mapping is not None and self._mapping.process.poll() is None}
-        dead = [part.name for part in self._parts if part.process.poll() is not None]
+        dead = [part.name for part in self._servers() if part.process.poll() is not None]
         return {
             "functions": self._host.status(),
             "keys": {proxy.part: dict(proxy.keys) for proxy in self._proxies},

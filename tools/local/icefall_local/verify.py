@@ -141,13 +141,21 @@ def _compare(
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("expected_arrow", expected)
         connection.register("found_arrow", found)
-        connection.execute("CREATE TABLE expected AS SELECT * FROM expected_arrow")
-        connection.execute("CREATE TABLE found AS SELECT * FROM found_arrow")
+        which = ", ".join(f'"{name}"' for name in identity)
+        connection.execute(
+            f"CREATE TABLE expected AS SELECT *, row_number() OVER (PARTITION BY {which} ORDER BY partition, \"offset\") AS nth"
+            " FROM expected_arrow"
+        )
+        connection.execute(f"CREATE TABLE found AS SELECT *, row_number() OVER (PARTITION BY {which}) AS nth FROM found_arrow")
         return _Comparison(connection, topic, identity, values).run()
 
 
 class _Comparison:
-    """The queries of one comparison."""
+    """The queries of one comparison.
+
+    A record may be expected more than once: an application that aborts a transaction produces its records
+    again, and who reads uncommitted has both. So each side's copies are numbered, and the n-th meets the n-th.
+    """
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, topic: str, identity: Sequence[str], values: Sequence[str]
@@ -163,13 +171,14 @@ class _Comparison:
         self._note(
             differences,
             "missing",
-            f"SELECT {located}, 1, '' FROM expected ANTI JOIN found USING ({self._identity})",
+            f"SELECT {located}, 1, '' FROM expected ANTI JOIN found USING ({self._identity}, nth)",
         )
         self._note(
             differences,
             "duplicates",
-            f"SELECT e.partition, e.\"offset\", n - 1, 'stands ' || n || ' times' FROM expected e JOIN "
-            f"(SELECT {self._identity}, count(*) AS n FROM found GROUP BY ALL HAVING n > 1) USING ({self._identity})",
+            f"SELECT e.partition, e.\"offset\", extra, 'stands ' || n || ' times' FROM expected e JOIN "
+            f"(SELECT {self._identity}, count(*) AS extra, max(nth) AS n FROM found "
+            f"ANTI JOIN expected USING ({self._identity}, nth) GROUP BY ALL) USING ({self._identity}) WHERE e.nth = 1",
         )
         unequal = " OR ".join(f'e."{name}" IS DISTINCT FROM f."{name}"' for name in self._values)
         which = " || ".join(
@@ -179,7 +188,7 @@ class _Comparison:
             differences,
             "altered",
             f"SELECT e.partition, e.\"offset\", 1, 'differs in ' || {which} FROM expected e "
-            f"JOIN found f USING ({self._identity}) WHERE {unequal}",
+            f"JOIN found f USING ({self._identity}) WHERE e.nth = 1 AND ({unequal})",
         )
         self._note_unexpected(differences)
         return differences

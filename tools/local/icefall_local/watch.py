@@ -116,7 +116,7 @@ def mapping_progress(run: Path) -> dict[str, Any]:
         pollers = json.loads((run / "mapping-state.json").read_text())
     except (OSError, ValueError):
         pollers = []
-    names = ("batches", "records", "failures")
+    names = ("batches", "records", "failures", "rewinds")
     sums: dict[str, Any] = {name: sum(poller[name] for poller in pollers) for name in names}
     sums["largest_payload"] = max((poller["largest_payload"] for poller in pollers), default=0)
     sums["last_error"] = next((poller["last_error"] for poller in pollers if poller["last_error"]), "")

@@ -54,6 +54,18 @@ class Workspace:
         """The Python of the SQS server's own environment."""
         return _existing(self.local / "venv-queue" / "bin" / "python")
 
+    def java(self) -> Path:
+        """The machine's own Java, looked for as Maven does."""
+        home = os.environ.get("JAVA_HOME")
+        found = shutil.which("java", path=str(Path(home) / "bin") if home else None)
+        if found is None:
+            raise Unusable(f"no Java {f'in JAVA_HOME ({home})' if home else 'on the PATH'}: Apache Kafka needs 17 or newer")
+        return Path(found)
+
+    def kafka_jars(self) -> Path:
+        """The folder of Apache Kafka's jars."""
+        return _existing(self.local / "kafka" / "installed-from.xml").parent / "lib"
+
     def function(self, name: str, folder: str = "") -> Path:
         """A function's program: in `folder`, or where cargo builds it (`CARGO_TARGET_DIR` is honoured)."""
         return _existing(Path(folder or self._target / "debug") / name)

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from brokers import BROKERS
 from standing_in import lay_out
 
 from icefall_local.demo import DemoOptions, Job
@@ -24,11 +25,11 @@ from icefall_local.verify import verify
 from icefall_local.workspace import Workspace
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+@pytest.fixture(scope="module", params=BROKERS)
+def finished(request, tmp_path_factory):
     """A stack on which the job has been done once, and what it found."""
-    functions = lay_out(tmp_path_factory.mktemp("functions"))
-    options = DemoOptions(records=3_000, bad_permille=20, stall_s=40.0, stack=Options(functions=str(functions)))
+    stack = Options(kafka=request.param, functions=str(lay_out(tmp_path_factory.mktemp("functions"))))
+    options = DemoOptions(records=3_000, bad_permille=20, stall_s=40.0, stack=stack)
     with Running(Workspace.here(), options.stack, print) as running:
         yield running, Job(running.stack, options, Terminal(sys.stderr)).run()
 
@@ -71,19 +72,21 @@ def test_each_sabotage_is_found_and_named_by_both_readers(finished):
             assert any(line.startswith(f"{said[kind]}: {victim}") for line in named), (reader, kind, named)
 
 
-def test_a_stack_whose_command_is_killed_stops_by_itself(tmp_path):
+@pytest.mark.parametrize("kafka", BROKERS)
+def test_a_stack_whose_command_is_killed_stops_by_itself(kafka, tmp_path):
     """The lease: not even `kill -9` of the command leaves a server behind."""
     script = (
         "import sys, time\n"
         "from icefall_local.launch import Running\n"
         "from icefall_local.supervisor import Options\n"
         "from icefall_local.workspace import Workspace\n"
-        "running = Running(Workspace.here(), Options(main_job=False, functions=sys.argv[1]), lambda line: None)\n"
+        "options = Options(kafka=sys.argv[2], main_job=False, functions=sys.argv[1])\n"
+        "running = Running(Workspace.here(), options, lambda line: None)\n"
         "print(running.run, flush=True)\n"
         "time.sleep(600)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    command = [sys.executable, "-c", script, str(lay_out(tmp_path))]
+    command = [sys.executable, "-c", script, str(lay_out(tmp_path)), kafka]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     run = Path(process.stdout.readline().strip())
     stack = Stack.read(run / "stack.json")

@@ -7,7 +7,7 @@ import time
 import pytest
 from messages import FakeMessage
 
-from icefall_local.event_source_mapping import CannotDeliver, MappingConfig, Poller
+from icefall_local.event_source_mapping import CannotDeliver, MappingConfig, NotCommitted, Poller
 
 
 class FakeSource:
@@ -125,6 +125,54 @@ def test_nothing_is_committed_when_it_is_stopped_while_the_function_fails():
 
     assert not poller(source, fail, clock, stop).one_batch()
     assert source.commits == []
+
+
+class ForgetfulSource(FakeSource):
+    """Its first commits fail, as when the broker is gone: after a rewind it serves what was served since the start."""
+
+    def __init__(self, messages, clock, failures):
+        super().__init__(messages, clock)
+        self.served, self.failures = [], failures
+
+    def poll(self, at_most, seconds):
+        now = super().poll(at_most, seconds)
+        self.served += now
+        return now
+
+    def commit(self, next_offsets):
+        if self.failures:
+            self.failures -= 1
+            raise NotCommitted("the broker is gone")
+        super().commit(next_offsets)
+        self.served = []
+
+    def rewind(self, _stop):
+        self.messages, self.served = self.served + self.messages, []
+
+
+def test_a_batch_whose_offsets_could_not_be_committed_comes_again_from_the_stored_ones():
+    clock, function = Clock(), Function()
+    source = ForgetfulSource(messages(25), clock, failures=2)
+    one = poller(source, function, clock, batch_size=10)
+    for _ in range(5):
+        one.one_batch()
+    batches = [function.offsets(number) for number in range(len(function.payloads))]
+    first = list(range(10))
+    assert batches == [first, first, first, list(range(10, 20)), list(range(20, 25))]
+    assert source.commits == [{0: 10}, {0: 20}, {0: 25}]
+    assert (one.progress.rewinds, one.progress.failures, one.progress.records) == (2, 0, 25)
+
+
+def test_what_is_held_is_dropped_when_it_comes_again():
+    """A record that fitted into no payload yet would otherwise stand twice, in the wrong order."""
+    clock, function = Clock(), Function()
+    source = ForgetfulSource(messages(40, size=600), clock, failures=1)
+    one = poller(source, function, clock, max_payload=10_000)
+    while len(source.commits) < 2:
+        one.one_batch()
+    delivered = [function.offsets(number) for number in range(3)]
+    assert delivered[0] == delivered[1]
+    assert delivered[1] + delivered[2] == list(range(len(delivered[1]) + len(delivered[2])))
 
 
 def test_one_batch_is_in_flight_at_a_time():

@@ -138,6 +138,26 @@ def test_a_dropped_row_is_missing(expectation):
     assert found.named == [f"missing: {name}"]
 
 
+def test_a_record_that_was_produced_twice_is_expected_twice():
+    """As when its transaction was aborted and done again, and consumers read uncommitted."""
+    records, _ = produced(bad_permille=0)
+    built = ExpectationBuilder("clickstream", 3)
+    built.add_at(list(range(COUNT)), records, [1_000_000] * COUNT)
+    built.add_at([COUNT + 7], records[10:11], [1_000_001])
+    expectation = built.build()
+    table = rows_of(expectation)
+    name = f"clickstream/{records[10].partition}"
+    assert not compare_rows(expectation, table).any
+    once = without(table, table["event_id"].to_pylist().index(records[10].values.event_id))
+    found = compare_rows(expectation, once)
+    assert (found.missing, found.duplicates, found.altered, found.unexpected) == (1, 0, 0, 0)
+    assert found.named == [f"missing: {name}/{COUNT + 7}"]
+    thrice = pa.concat_tables([table, table.filter(pc.equal(table["event_id"], records[10].values.event_id)).slice(0, 1)])
+    found = compare_rows(expectation, thrice)
+    assert (found.missing, found.duplicates, found.altered, found.unexpected) == (0, 1, 0, 0)
+    assert found.named == [f"duplicates: {name}/10 stands 3 times"]
+
+
 def test_a_doubled_row_is_a_duplicate(expectation):
     table = rows_of(expectation)
     name = name_of(expectation, event_id=table["event_id"][10].as_py())

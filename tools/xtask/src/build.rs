@@ -4,7 +4,7 @@
 //! with `release`, whose link-time optimisation would make every run wait for minutes.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::process::Command;
 
 use crate::step::{self, StepFailed};
@@ -13,7 +13,22 @@ use crate::step::{self, StepFailed};
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     command.current_dir(step::repository());
+    keep_package_back(&mut command);
     command
+}
+
+/// Keeps back what cargo told this program about its own package. Build scripts of dependencies (`ring`) watch these
+/// variables, so that each change between `cargo xtask` and plain `cargo` would compile them, and all that depends
+/// on them, anew.
+pub(crate) fn keep_package_back(command: &mut Command) {
+    for (name, _) in env::vars_os().filter(|(name, _)| is_of_this_package(name)) {
+        command.env_remove(name);
+    }
+}
+
+fn is_of_this_package(variable: &OsStr) -> bool {
+    let name = variable.to_string_lossy();
+    name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
 }
 
 /// Writer and committer as the demo hosts them.
@@ -47,4 +62,18 @@ fn build(title: &str, arguments: &[&str]) -> Result<(), StepFailed> {
         "read the compiler's message above; a C compiler and linker (Debian: build-essential) must be \
          installed, and the crate registry reachable for the first build",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_describes_this_package_is_kept_from_cargo() {
+        let kept_back =
+            ["CARGO_MANIFEST_DIR", "CARGO_MANIFEST_PATH", "CARGO_PKG_NAME", "CARGO_PKG_VERSION_MAJOR"];
+        assert!(kept_back.iter().all(|name| is_of_this_package(OsStr::new(name))));
+        let passed_on = ["CARGO", "CARGO_HOME", "CARGO_TARGET_DIR", "CARGO_BUILD_JOBS", "PATH"];
+        assert!(!passed_on.iter().any(|name| is_of_this_package(OsStr::new(name))));
+    }
 }

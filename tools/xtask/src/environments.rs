@@ -10,6 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::build;
 use crate::python;
 use crate::step::{self, StepFailed};
 
@@ -99,7 +100,9 @@ impl Tools {
 
     /// Becomes `python -m MODULE ARGUMENTS`; returns only if that can't be started.
     pub(crate) fn hand_over_module(&self, module: &str, arguments: &[OsString]) -> StepFailed {
-        let source = Command::new(&self.python)
+        let mut command = Command::new(&self.python);
+        build::keep_package_back(&mut command);
+        let source = command
             .args([OsStr::new("-m"), OsStr::new(module)])
             .args(arguments)
             .env("PYTHONPATH", self.repository.join("tools/local"))

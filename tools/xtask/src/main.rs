@@ -9,6 +9,7 @@ mod build;
 mod environments;
 mod fuzz;
 mod lint;
+mod maven;
 mod python;
 mod step;
 
@@ -21,12 +22,14 @@ use step::StepFailed;
 const USAGE: &str = "\
 cargo xtask <command>
 
-  up    [--kafka embedded|HOST:PORT]           start the local stack with the main job on it, and leave it up
+  up    [--kafka embedded|apache|HOST:PORT]    start the local stack with the main job on it, and leave it up
   down                                         stop it
-  demo  [--records N] [--bad PERMILLE] [--rate R] [--kafka embedded|HOST:PORT] [--keep] [--json]
+  demo  [--records N] [--bad PERMILLE] [--rate R] [--kafka embedded|apache|HOST:PORT] [--keep] [--json]
+        [--transactions] [--isolation read_committed|read_uncommitted] [--restart-broker [SIGTERM|SIGKILL]]
         [--sabotage drop|double|alter|lose-dead-letter]
                                                the main job, end to end, verified by two readers
-  test  [--all] [arguments of cargo test]      every test, on a stack of its own
+  test  [--all] [--kafka embedded|apache|HOST:PORT] [arguments of cargo test]
+                                               every test, on a stack of its own
   bench [--json]                               the benchmarks, on release builds
   fuzz  [TARGET...] [--seconds N]              the fuzz targets of tests/fuzz, 60 seconds each
   lint                                         formatting, clippy and docs, with no warning allowed
@@ -52,6 +55,9 @@ fn run(command: &str, arguments: &[OsString]) -> Result<ExitCode, StepFailed> {
         "up" | "demo" => {
             let tools = environments::ensure()?;
             if !asks_for_help(arguments) {
+                if asks_for_apache_kafka(arguments) {
+                    maven::ensure_kafka()?;
+                }
                 build::functions()?;
             }
             Err(tools.hand_over("icefall_local", command, arguments))
@@ -59,6 +65,9 @@ fn run(command: &str, arguments: &[OsString]) -> Result<ExitCode, StepFailed> {
         "down" => Err(environments::ensure()?.hand_over("icefall_local", command, arguments)),
         "test" => {
             let tools = environments::ensure()?;
+            if asks_for_all(arguments) || asks_for_apache_kafka(arguments) {
+                maven::ensure_kafka()?;
+            }
             build::everything_tested()?;
             Err(tools.hand_over("icefall_local", command, arguments))
         }
@@ -82,6 +91,43 @@ fn run(command: &str, arguments: &[OsString]) -> Result<ExitCode, StepFailed> {
     }
 }
 
+/// Whether it is one of the run's own arguments; those after `--` are a test's.
+fn own_arguments(arguments: &[OsString]) -> impl Iterator<Item = &str> {
+    arguments.iter().map_while(|argument| argument.to_str()).take_while(|argument| *argument != "--")
+}
+
+fn asks_for_all(arguments: &[OsString]) -> bool {
+    own_arguments(arguments).any(|argument| argument == "--all")
+}
+
+fn asks_for_apache_kafka(arguments: &[OsString]) -> bool {
+    let mut left = own_arguments(arguments).skip_while(|argument| !argument.starts_with("--kafka"));
+    match left.next() {
+        Some("--kafka") => left.next() == Some("apache"),
+        given => given == Some("--kafka=apache"),
+    }
+}
+
 fn asks_for_help(arguments: &[OsString]) -> bool {
     arguments.iter().any(|argument| argument == "--help" || argument == "-h")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn java_is_needed_only_by_who_asks_for_it() {
+        assert!(asks_for_apache_kafka(&arguments("--records 10 --kafka apache --json")));
+        assert!(asks_for_apache_kafka(&arguments("--kafka=apache")));
+        assert!(!asks_for_apache_kafka(&arguments("--records 10")));
+        assert!(!asks_for_apache_kafka(&arguments("--kafka embedded apache")));
+        assert!(!asks_for_apache_kafka(&arguments("ledger -- --kafka apache")));
+        assert!(asks_for_all(&arguments("--all ledger")));
+        assert!(!asks_for_all(&arguments("ledger -- --all")));
+    }
 }
