@@ -31,6 +31,8 @@ pub(crate) enum Fate {
     Settled,
     /// All its records are settled once the plan is committed: it can go then.
     Committed,
+    /// The same, and it is another batch manifest of the plan that brings them.
+    Repeated,
     /// It is put in quarantine, and can go then.
     Quarantine(Reason, String),
     /// It stays queued, since its source stands still in this table.
@@ -118,7 +120,7 @@ impl Planner<'_> {
         Ok(match round.decide(batch).map_err(LedgerStoreError::from)? {
             Verdict::Commit => plan.accept(round, Cow::Borrowed(batch))?,
             Verdict::Duplicate(Evidence::Committed) => Fate::Settled,
-            Verdict::Duplicate(Evidence::ThisRound) => Fate::Committed,
+            Verdict::Duplicate(Evidence::ThisRound) => Fate::Repeated,
             Verdict::Trim(free) => match self.trim(batch, &free).await {
                 Ok(trimmed) => plan.accept(round, Cow::Owned(trimmed))?,
                 Err(fault @ TrimError::Damaged { .. }) => {
@@ -222,7 +224,7 @@ impl<'a> Plan<'a> {
 
     /// The messages that can go once the plan is carried out, those in quarantine aside.
     pub(crate) fn settled(&self) -> Vec<Receipt> {
-        let settled = |fate: &Fate| matches!(fate, Fate::Settled | Fate::Committed);
+        let settled = |fate: &Fate| matches!(fate, Fate::Settled | Fate::Committed | Fate::Repeated);
         let receipts = self.fates.iter().filter(|(_, fate)| settled(fate));
         receipts.map(|(delivery, _)| delivery.message.receipt.clone()).collect()
     }

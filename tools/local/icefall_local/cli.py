@@ -66,8 +66,9 @@ def _parser() -> argparse.ArgumentParser:
         choices=("drop", "double", "alter", "lose-dead-letter"),
         help="spoil one record behind the committer's back: the demo must then fail and name it",
     )
-    demo.add_argument("--seed", type=int, default=7, help="of the generated records (7)")
+    demo.add_argument("--seed", type=int, default=7, help="of the generated records and of the chaos (7)")
     demo.add_argument("--stall", type=float, default=90.0, metavar="SECONDS", help="give up when nothing moves (90)")
+    _add_chaos(demo)
     test = commands.add_parser("test", help="every test, on a stack of its own")
     test.add_argument("--all", action="store_true", help="also those that take long or need Java")
     return parser
@@ -75,6 +76,18 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_kafka(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kafka", default="embedded", metavar="embedded|HOST:PORT", help="the broker (embedded)")
+
+
+def _add_chaos(demo: argparse.ArgumentParser) -> None:
+    chaos = demo.add_argument_group(
+        "chaos",
+        "With any of the last three, messages of the commit queue are delivered twice, and batches come again with "
+        "other boundaries and other partitions beside each other. Every record must still stand exactly once.",
+    )
+    chaos.add_argument("--committers", type=_positive, default=1, metavar="N", help="committers that run at once (1)")
+    chaos.add_argument("--kill-writers", action="store_true", help="kill -9 of a writer every few seconds, mostly at work")
+    chaos.add_argument("--kill-committers", action="store_true", help="the same of a committer")
+    chaos.add_argument("--duplicates", action="store_true", help="the duplicates alone: nothing dies")
 
 
 def _positive(text: str) -> int:
