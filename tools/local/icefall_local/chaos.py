@@ -63,7 +63,7 @@ class Kill:
 class KillPlan:
     """Draws kills: each victim in its turn, a few seconds apart."""
 
-    def __init__(self, victims: Sequence[str], chance: random.Random, pause_s: tuple[float, float] = (1.0, 3.0)) -> None:
+    def __init__(self, victims: Sequence[str], chance: random.Random, pause_s: tuple[float, float] = (2.0, 6.0)) -> None:
         self._victims = tuple(victims)
         self._chance = chance
         self._pause_s = pause_s

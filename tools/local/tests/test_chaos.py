@@ -33,7 +33,7 @@ def test_kills_follow_from_the_seed_and_take_turns():
     kills = drawn(1)
     for pair in zip(kills[::2], kills[1::2], strict=True):
         assert {kill.function for kill in pair} == {"writer", "committer"}
-    assert all(1.0 <= kill.pause_s <= 3.0 and 0.0 <= kill.moment < 1.0 for kill in kills)
+    assert all(2.0 <= kill.pause_s <= 6.0 and 0.0 <= kill.moment < 1.0 for kill in kills)
     assert len({kill.function for kill in kills[::2]}) == 2, "the order within a turn is drawn"
 
 
