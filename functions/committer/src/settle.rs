@@ -175,6 +175,7 @@ impl Settler<'_> {
         for (delivery, fate) in &plan.fates {
             match fate {
                 Fate::Settled | Fate::Repeated => self.ports.metrics.duplicate_skipped(&table.name),
+                Fate::Trimmed => self.ports.metrics.batch_trimmed(&table.name),
                 Fate::Committed => {}
                 Fate::Waits => settled.waiting += 1,
                 Fate::Quarantine(reason, detail) => {
