@@ -11,6 +11,8 @@ use icefall_clock::{Clock, Timestamp};
 use icefall_queue::{CommitQueue, QueueError, Received};
 use tracing::warn;
 
+use crate::hold::Hold;
+
 /// Long polls that run side by side.
 const POLLS: usize = 4;
 
@@ -38,12 +40,13 @@ pub(crate) struct Bounds {
 pub(crate) async fn collect(
     queue: &dyn CommitQueue,
     clock: &dyn Clock,
+    hold: &Hold<'_>,
     bounds: Bounds,
 ) -> Result<Vec<Received>, QueueError> {
     let mut gathered = Gathered { messages: Vec::new(), bytes: 0, last_arrival: clock.now() };
     loop {
         let answers = join_all((0..POLLS).map(|_| queue.receive(MESSAGES_PER_POLL, POLL_WAIT))).await;
-        let failure = gathered.take(answers, clock.now());
+        let failure = gathered.take(answers, hold, clock.now());
         match failure {
             Some(error) if gathered.messages.is_empty() => return Err(error),
             Some(error) => {
@@ -66,6 +69,7 @@ impl Gathered {
     fn take(
         &mut self,
         answers: Vec<Result<Vec<Received>, QueueError>>,
+        hold: &Hold<'_>,
         now: Timestamp,
     ) -> Option<QueueError> {
         let mut failure = None;
@@ -74,6 +78,7 @@ impl Gathered {
                 Ok(messages) if messages.is_empty() => {}
                 Ok(messages) => {
                     self.last_arrival = now;
+                    hold.add(&messages);
                     self.bytes += messages.iter().map(|message| message.body.len() as u64).sum::<u64>();
                     self.messages.extend(messages);
                 }

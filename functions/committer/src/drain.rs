@@ -14,6 +14,7 @@ use tracing::{error, info};
 use crate::collect::{Bounds, collect};
 use crate::deadline::Deadline;
 use crate::ensure::{Wanted, ensure, wanted};
+use crate::hold::Hold;
 use crate::ledger_store::LedgerStore;
 use crate::outbox::{Outboxes, Progress};
 use crate::table::Table;
@@ -83,15 +84,38 @@ impl Committer {
     /// Works until the queue has been empty for the linger time, or until the deadline of the
     /// platform is near.
     pub async fn drain(&self, platform_deadline: Timestamp) -> Result<Report, DrainError> {
-        let deadline = Deadline::before(platform_deadline, self.ports.clock.now());
+        self.drain_by_rounds(platform_deadline, &|| ()).await
+    }
+
+    /// The same, calling `after_round` at the end of each round: what was measured until then should
+    /// not be lost with a process that is killed in a later one.
+    pub async fn drain_by_rounds(
+        &self,
+        platform_deadline: Timestamp,
+        after_round: &(dyn Fn() + Sync),
+    ) -> Result<Report, DrainError> {
+        let Ports { queue, clock, .. } = &self.ports;
+        let hold = Hold::new(queue.as_ref(), clock.as_ref(), self.settings.committer.hold);
+        let deadline = Deadline::before(platform_deadline, clock.now());
+        hold.during(self.rounds(&hold, deadline, after_round)).await
+    }
+
+    async fn rounds(
+        &self,
+        hold: &Hold<'_>,
+        deadline: Deadline,
+        after_round: &(dyn Fn() + Sync),
+    ) -> Result<Report, DrainError> {
         let mut state = State::default();
         state.report.failed_tables += self.begin(&mut state, deadline).await;
         while deadline.allows_work(self.ports.clock.now()) {
-            let messages = self.gather(deadline).await?;
+            let messages = self.gather(hold, deadline).await?;
             if messages.is_empty() {
                 break;
             }
             round::settle(self, &mut state, messages, deadline).await;
+            hold.release();
+            after_round();
         }
         self.end(state.report)
     }
@@ -137,8 +161,9 @@ impl Committer {
         self.settings.branch(table)
     }
 
-    async fn gather(&self, deadline: Deadline) -> Result<Vec<Received>, QueueError> {
-        let CommitterSettings { commit_interval, linger, max_messages, max_bytes } = self.settings.committer;
+    async fn gather(&self, hold: &Hold<'_>, deadline: Deadline) -> Result<Vec<Received>, QueueError> {
+        let CommitterSettings { commit_interval, linger, max_messages, max_bytes, .. } =
+            self.settings.committer;
         let now = self.ports.clock.now();
         let bounds = Bounds {
             messages: max_messages.get() as usize,
@@ -146,7 +171,7 @@ impl Committer {
             until: deadline.gather_until(now.plus(commit_interval), now),
             linger,
         };
-        collect(self.ports.queue.as_ref(), self.ports.clock.as_ref(), bounds).await
+        collect(self.ports.queue.as_ref(), self.ports.clock.as_ref(), hold, bounds).await
     }
 
     fn end(&self, report: Report) -> Result<Report, DrainError> {

@@ -11,14 +11,19 @@ use tracing::warn;
 
 use crate::{Committer, DrainError, Report};
 
-/// Drains until the invocation's deadline nears.
+/// Drains until the invocation's deadline nears. Metrics are written round by round.
 pub async fn handle(committer: &Committer, event: LambdaEvent<IgnoredAny>) -> Result<Report, DrainError> {
-    let drained = committer.drain(Timestamp::from_unix_ms(event.context.deadline)).await;
+    let deadline = Timestamp::from_unix_ms(event.context.deadline);
+    let drained = committer.drain_by_rounds(deadline, &|| write_metrics(committer)).await;
+    write_metrics(committer);
+    drained
+}
+
+fn write_metrics(committer: &Committer) {
     let now = committer.ports.clock.now();
     if let Err(fault) = committer.ports.metrics.flush(now, &mut io::stdout().lock()) {
         warn!(error = &fault as &dyn std::error::Error, "the metrics can't be written");
     }
-    drained
 }
 
 impl From<DrainError> for Diagnostic {

@@ -17,6 +17,7 @@ mod drain;
 mod ensure;
 mod failure;
 mod handler;
+mod hold;
 mod inbox;
 mod ledger_store;
 mod outbox;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use iceberg::spec::TableMetadata;
-use icefall_catalog::{Commit, CommitOutcome, Snapshots};
+use icefall_catalog::{Commit, CommitOutcome, Reason, Snapshots};
 use icefall_datafile::NewDataFile;
 use icefall_ledger::{
     Applied, EntryNumber, Ledger, LedgerError, LedgerId, OutboxEntry, Round, SequenceNumber, SnapshotId,
@@ -126,14 +126,23 @@ impl Outboxes<'_> {
                 CommitOutcome::Committed(after) => {
                     return self.delivered(&after.metadata, mail.letters.len()).await;
                 }
-                CommitOutcome::Conflict(reason) | CommitOutcome::Unknown(reason) => {
-                    warn!(table = %self.table, attempt, %reason, "the dead letters' commit is built anew");
-                    last = reason.to_string();
+                CommitOutcome::Conflict(reason) => {
+                    self.ports.metrics.commit_conflict(self.table);
+                    last = self.begin_anew(attempt, &reason);
+                }
+                CommitOutcome::Unknown(reason) => {
+                    self.ports.metrics.commit_unknown(self.table);
+                    last = self.begin_anew(attempt, &reason);
                 }
                 refused => return Err(TableFailure::refused(&refused).into()),
             }
         }
         Err(TableFailure::NotSettled { attempts: MAX_ATTEMPTS, last }.into())
+    }
+
+    fn begin_anew(&self, attempt: u32, reason: &Reason) -> String {
+        warn!(table = %self.table, attempt, %reason, "the dead letters' commit is built anew");
+        reason.to_string()
     }
 
     async fn delivered(&self, metadata: &TableMetadata, count: usize) -> Result<Progress, DeliveryError> {

@@ -31,6 +31,10 @@ pub(crate) enum Fate {
     Settled,
     /// All its records are settled once the plan is committed: it can go then.
     Committed,
+    /// The same, and some of its records are settled by what was loaded.
+    Trimmed,
+    /// The same, and it is another batch manifest of the plan that brings them.
+    Repeated,
     /// It is put in quarantine, and can go then.
     Quarantine(Reason, String),
     /// It stays queued, since its source stands still in this table.
@@ -118,9 +122,12 @@ impl Planner<'_> {
         Ok(match round.decide(batch).map_err(LedgerStoreError::from)? {
             Verdict::Commit => plan.accept(round, Cow::Borrowed(batch))?,
             Verdict::Duplicate(Evidence::Committed) => Fate::Settled,
-            Verdict::Duplicate(Evidence::ThisRound) => Fate::Committed,
+            Verdict::Duplicate(Evidence::ThisRound) => Fate::Repeated,
             Verdict::Trim(free) => match self.trim(batch, &free).await {
-                Ok(trimmed) => plan.accept(round, Cow::Owned(trimmed))?,
+                Ok(trimmed) => {
+                    plan.accept(round, Cow::Owned(trimmed))?;
+                    Fate::Trimmed
+                }
                 Err(fault @ TrimError::Damaged { .. }) => {
                     Fate::Quarantine(Reason::FileDamaged, chain(&fault))
                 }
@@ -137,7 +144,6 @@ impl Planner<'_> {
 
     async fn trim(&self, batch: &BatchManifest, free: &Free) -> Result<BatchManifest, TrimError> {
         let trimmed = trim(self.ports, self.table, batch, free).await?;
-        self.ports.metrics.batch_trimmed(&self.table.name);
         info!(table = %self.table.name, batch = %batch.id, free = free.len(), of = batch.record_count(), "trimmed to the records that are not settled yet");
         Ok(trimmed)
     }
@@ -222,7 +228,8 @@ impl<'a> Plan<'a> {
 
     /// The messages that can go once the plan is carried out, those in quarantine aside.
     pub(crate) fn settled(&self) -> Vec<Receipt> {
-        let settled = |fate: &Fate| matches!(fate, Fate::Settled | Fate::Committed);
+        let settled =
+            |fate: &Fate| matches!(fate, Fate::Settled | Fate::Committed | Fate::Trimmed | Fate::Repeated);
         let receipts = self.fates.iter().filter(|(_, fate)| settled(fate));
         receipts.map(|(delivery, _)| delivery.message.receipt.clone()).collect()
     }

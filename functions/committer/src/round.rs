@@ -48,6 +48,8 @@ pub(crate) async fn settle(
         let settler = &settler;
         async move { (table, branch, deliveries, settler.settle(table, branch, deliveries).await) }
     });
+    // Collected first: a stream that holds the closure itself is not known to be `Send`.
+    let tables: Vec<_> = tables.collect();
     let mut outcomes = stream::iter(tables).buffer_unordered(TABLES_AT_ONCE);
     while let Some((table, branch, deliveries, outcome)) = outcomes.next().await {
         note(committer, state, (table, branch), deliveries, outcome).await;

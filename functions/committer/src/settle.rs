@@ -174,7 +174,8 @@ impl Settler<'_> {
         let mut settled = Settled { receipts: plan.settled(), snapshot, ..Settled::default() };
         for (delivery, fate) in &plan.fates {
             match fate {
-                Fate::Settled => self.ports.metrics.duplicate_skipped(&table.name),
+                Fate::Settled | Fate::Repeated => self.ports.metrics.duplicate_skipped(&table.name),
+                Fate::Trimmed => self.ports.metrics.batch_trimmed(&table.name),
                 Fate::Committed => {}
                 Fate::Waits => settled.waiting += 1,
                 Fate::Quarantine(reason, detail) => {

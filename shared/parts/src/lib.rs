@@ -97,7 +97,7 @@ impl Parts {
             catalog: Arc::new(catalog),
             tables: Arc::new(store(&settings.store, http).await),
             ops: ops(&settings.ops, http).await,
-            queue: Arc::new(queue(&settings.queue, http).await),
+            queue: Arc::new(queue(&settings.queue, http).await.hiding_for(settings.committer.hold)),
             clock,
             entropy,
             metrics: Arc::new(Metrics::new(function)),

@@ -53,7 +53,7 @@ pub trait CommitQueue: Debug + Send + Sync {
     async fn send(&self, bodies: &[String]) -> Result<(), QueueError>;
 
     /// Receives up to `max` messages (any number; a queue may give fewer than it has) and hides them
-    /// for the queue's visibility time-out. Waits up to `wait` for the first, at most 20 s.
+    /// for its visibility time-out. Waits up to `wait` for the first, at most 20 s.
     async fn receive(&self, max: usize, wait: Duration) -> Result<Vec<Received>, QueueError>;
 
     /// Lets messages go for good. After an error some of them may be left; deleting twice is fine.

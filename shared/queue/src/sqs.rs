@@ -51,6 +51,8 @@ pub struct SqsQueue {
     client: Client,
     url: String,
     limits: CallLimits,
+    /// In whole seconds; the queue's own visibility time-out without.
+    hidden_for: Option<i32>,
 }
 
 /// What one request says about its entries: the ids of those that are done, and the failures.
@@ -86,7 +88,13 @@ impl SqsQueue {
             .retry_config(limits.retry())
             .timeout_config(limits.timeout());
         sdk.set_endpoint_url(config.endpoint);
-        Self { client: Client::from_conf(sdk.build()), url: config.url, limits }
+        Self { client: Client::from_conf(sdk.build()), url: config.url, limits, hidden_for: None }
+    }
+
+    /// Hides what it receives for `span` in place of the queue's own visibility time-out.
+    #[must_use]
+    pub fn hiding_for(self, span: Duration) -> Self {
+        Self { hidden_for: Some(seconds(span)), ..self }
     }
 
     fn error(&self, kind: Kind, operation: Operation, source: impl Into<crate::error::Source>) -> QueueError {
@@ -193,6 +201,7 @@ impl SqsQueue {
             .queue_url(&self.url)
             .max_number_of_messages(i32::try_from(max.min(MAX_ENTRIES)).unwrap_or(1))
             .wait_time_seconds(i32::try_from(wait.min(MAX_WAIT).as_secs()).unwrap_or(0))
+            .set_visibility_timeout(self.hidden_for)
             .message_system_attribute_names(MessageSystemAttributeName::SentTimestamp)
             .message_system_attribute_names(MessageSystemAttributeName::ApproximateReceiveCount);
         let answer = request.send().await.map_err(self.failed(Operation::Receive))?;
@@ -236,7 +245,7 @@ impl CommitQueue for SqsQueue {
     }
 
     async fn hide(&self, receipts: &[Receipt], visibility: Duration) -> Result<(), QueueError> {
-        let seconds = i32::try_from(visibility.min(MAX_VISIBILITY).as_secs()).unwrap_or(0);
+        let seconds = seconds(visibility);
         self.apply_all(receipts.chunks(MAX_ENTRIES).map(|chunk| Change::Hide(chunk, seconds))).await
     }
 }
@@ -278,6 +287,11 @@ impl Change<'_> {
         let source = format!("{}: {}", answer.code(), answer.message().unwrap_or("no message"));
         Some((entry_failure(answer.code(), answer.sender_fault()), source))
     }
+}
+
+/// A visibility time-out as SQS takes it.
+fn seconds(visibility: Duration) -> i32 {
+    i32::try_from(visibility.min(MAX_VISIBILITY).as_secs()).unwrap_or(0)
 }
 
 /// The message behind the receipt is deleted, or visible again.

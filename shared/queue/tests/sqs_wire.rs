@@ -103,6 +103,19 @@ async fn a_received_message_is_told_in_full() {
 }
 
 #[tokio::test]
+async fn what_is_received_is_hidden_for_the_span_that_was_asked_for() {
+    let (server, queue) = served([Reply::json(200, "{}"), Reply::json(200, "{}")]).await;
+    queue.receive(10, Duration::ZERO).await.expect("it receives");
+    queue.hiding_for(Duration::from_secs(7)).receive(10, Duration::ZERO).await.expect("it receives");
+    let asked: Vec<_> = server
+        .requests()
+        .iter()
+        .map(|request| String::from_utf8_lossy(&request.body).contains(r#""VisibilityTimeout":7"#))
+        .collect();
+    assert_eq!(asked, [false, true]);
+}
+
+#[tokio::test]
 async fn a_message_without_its_receipt_is_no_message() {
     let (_server, queue) = served([Reply::json(200, r#"{"Messages":[{"MessageId":"m","Body":"b"}]}"#)]).await;
     let error = queue.receive(10, Duration::ZERO).await.expect_err("it can't be let go");

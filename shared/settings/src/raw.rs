@@ -172,6 +172,10 @@ section! {
     "commit_interval" => commit_interval: String,
     /// An invocation ends when the queue has been empty for this long, 0s to 15m. `5s` when absent.
     "linger" => linger: String,
+    /// How long received messages stay hidden from others, 2s to 15m, in whole seconds. `30s` when
+    /// absent. A committer renews it while it lives, so this is what the messages of one that died
+    /// wait before the next one sees them; the queue's own visibility time-out plays no part.
+    "hold" => hold: String,
     /// The most messages in one round, 1 to 100000. `1000` when absent.
     "max_messages" => max_messages: i64,
     /// The most bytes of messages in one round, 1 MiB to 1 GiB. `64 MiB` when absent. They are held in

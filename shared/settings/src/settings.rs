@@ -143,6 +143,8 @@ pub struct CommitterSettings {
     pub commit_interval: Duration,
     /// The invocation ends when the queue has been empty for this long.
     pub linger: Duration,
+    /// How long received messages stay hidden from others, unless it is renewed.
+    pub hold: Duration,
     /// The most messages in one round.
     pub max_messages: NonZeroU32,
     /// The most bytes of messages in one round.

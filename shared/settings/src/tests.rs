@@ -42,6 +42,7 @@ credentials = { access_key_id = "QUEUE", secret_access_key = "hush-queue" }
 [committer]
 commit_interval = "20s"
 linger = "500ms"
+hold = "5s"
 max_messages = 10
 max_bytes = "1 MiB"
 
@@ -110,6 +111,7 @@ fn the_full_file_means_what_it_says() {
     assert_eq!((settings.ops.prefix.as_str(), settings.ops.store.region.as_str()), ("demo", "us-east-2"));
     assert_eq!(settings.committer.commit_interval, Duration::from_secs(20));
     assert_eq!(settings.committer.linger, Duration::from_millis(500));
+    assert_eq!(settings.committer.hold, Duration::from_secs(5));
     assert_eq!(settings.committer.max_messages.get(), 10);
     assert_eq!(settings.committer.max_bytes.bytes(), 1 << 20);
     assert_eq!(settings.dead_letters.to_string(), "icefall.dead_letters");
@@ -238,6 +240,7 @@ fn all_faults_are_reported_at_once() {
         credentials = { access_key_id = "A" }
         [committer]
         linger = "5"
+        hold = "1s"
         max_bytes = "64 MB"
         [[route]]
         topic = "a b"
@@ -252,6 +255,7 @@ fn all_faults_are_reported_at_once() {
             "catalog.credentials.secret_access_key",
             "catalog.uri",
             "catalog.warehouse",
+            "committer.hold",
             "committer.linger",
             "committer.max_bytes",
             "ops.bucket",

@@ -226,6 +226,8 @@ impl Check<'_> {
         let commit_interval = self.parsed(Some(commit_interval), &key.child("commit_interval"), span);
         let linger = raw.linger.as_deref().unwrap_or("5s");
         let linger = self.parsed(Some(linger), &key.child("linger"), span);
+        let hold = raw.hold.as_deref().unwrap_or("30s");
+        let hold = self.parsed(Some(hold), &key.child("hold"), hold_span);
         let max_messages = Some(raw.max_messages.unwrap_or(1_000));
         let max_messages = self.parsed(max_messages, &key.child("max_messages"), message_count);
         let max_bytes = raw.max_bytes.as_deref().unwrap_or("64 MiB");
@@ -233,6 +235,7 @@ impl Check<'_> {
         Some(CommitterSettings {
             commit_interval: commit_interval?,
             linger: linger?,
+            hold: hold?,
             max_messages: max_messages?,
             max_bytes: max_bytes?,
         })
@@ -339,6 +342,13 @@ fn span(text: &str) -> Result<Duration, String> {
     duration(text).filter(|span| *span <= QUARTER_HOUR).ok_or_else(|| {
         format!("{text:?} must be 0s to 15m, a function's longest run; write it as 500ms, 10s or 5m")
     })
+}
+
+/// SQS counts whole seconds, and a third of it has to be long enough for a renewal.
+fn hold_span(text: &str) -> Result<Duration, String> {
+    duration(text)
+        .filter(|span| (Duration::from_secs(2)..=QUARTER_HOUR).contains(span) && span.subsec_nanos() == 0)
+        .ok_or_else(|| format!("{text:?} must be 2s to 15m in whole seconds; write it as 30s"))
 }
 
 fn message_count(count: i64) -> Result<NonZeroU32, String> {

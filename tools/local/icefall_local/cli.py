@@ -89,8 +89,9 @@ def _parser() -> argparse.ArgumentParser:
         const="SIGKILL",
         help="end the broker by this signal while records flow, and start it again (SIGKILL; needs --kafka apache)",
     )
-    demo.add_argument("--seed", type=int, default=7, help="of the generated records (7)")
+    demo.add_argument("--seed", type=int, default=7, help="of the generated records and of the chaos (7)")
     demo.add_argument("--stall", type=float, default=90.0, metavar="SECONDS", help="give up when nothing moves (90)")
+    _add_chaos(demo)
     test = commands.add_parser("test", help="every test, on a stack of its own")
     _add_kafka(test)
     test.add_argument("--all", action="store_true", help="also those that take long or need Java")
@@ -105,6 +106,18 @@ def _add_kafka(parser: argparse.ArgumentParser) -> None:
 def _add_isolation(parser: argparse.ArgumentParser) -> None:
     levels = ("read_committed", "read_uncommitted")
     parser.add_argument("--isolation", choices=levels, default=levels[0], help="of the event source mapping (read_committed)")
+
+
+def _add_chaos(demo: argparse.ArgumentParser) -> None:
+    chaos = demo.add_argument_group(
+        "chaos",
+        "With any of the last three, messages of the commit queue are delivered twice, and batches come again with "
+        "other boundaries and other partitions beside each other. Every record must still stand exactly once.",
+    )
+    chaos.add_argument("--committers", type=_positive, default=1, metavar="N", help="committers that run at once (1)")
+    chaos.add_argument("--kill-writers", action="store_true", help="kill -9 of a writer every few seconds, mostly at work")
+    chaos.add_argument("--kill-committers", action="store_true", help="the same of a committer")
+    chaos.add_argument("--duplicates", action="store_true", help="the duplicates alone: nothing dies")
 
 
 def _positive(text: str) -> int:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from icefall_local import demo as main_job
 from icefall_local import launch
@@ -57,9 +58,19 @@ def demo(workspace: Workspace, options: argparse.Namespace) -> int:
         stall_s=options.stall,
         transactions=options.transactions,
         restart_broker=options.restart_broker,
-        stack=Options(kafka=options.kafka, isolation=options.isolation),
+        stack=Options(kafka=options.kafka, isolation=options.isolation, **_chaos(options)),
     )
     return _reporting(terminal, lambda: main_job.run(workspace, wanted, terminal))
+
+
+def _chaos(options: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "committers": options.committers,
+        "kill_writers": options.kill_writers,
+        "kill_committers": options.kill_committers,
+        "duplicates": options.duplicates,
+        "chaos_seed": options.seed,
+    }
 
 
 def test(workspace: Workspace, options: argparse.Namespace, arguments: Sequence[str]) -> int:

@@ -25,7 +25,7 @@ from icefall_local.supervisor import Options
 from icefall_local.terminal import Terminal
 from icefall_local.transactions import TransactionalGenerator
 from icefall_local.verify import Reading, verify
-from icefall_local.watch import View, Watcher, conflicts, mapping_progress
+from icefall_local.watch import View, Watcher, mapping_progress, metric_sums
 from icefall_local.workspace import Workspace
 
 _LOOK_EVERY_S = 0.5
@@ -119,6 +119,8 @@ class Job:
         self._watcher = Watcher(stack)
         self._generator = _generator(stack, options)
         self._restart = BrokerRestart(stack, options.restart_broker) if options.restart_broker else None
+        self._visible_at = 0.0
+        """When a look first showed all that was produced, by the clock of the records' timestamps."""
 
     def run(self) -> Result:
         started = time.monotonic()
@@ -139,6 +141,7 @@ class Job:
             self._restart.start()
         try:
             view = self._wait(self._generator, production)
+            self._watcher.stop_chaos()
         finally:
             stop.set()
             production.join()
@@ -158,8 +161,10 @@ class Job:
             self._fail_if_dead(view, production)
             if time.monotonic() - moved_at > self._options.stall_s:
                 raise DemoFailed(self._diagnosis(view, f"nothing has moved for {self._options.stall_s:.0f} s"))
-            done = production.done and self._broker_is_back and view.settled >= produced and view.queue_empty
-            calm = calm + 1 if done else 0
+            visible = production.done and view.settled >= produced
+            if visible and not self._visible_at:
+                self._visible_at = time.time()
+            calm = calm + 1 if visible and self._broker_is_back and view.queue_empty else 0
         self._terminal.end_progress()
         return last
 
@@ -220,17 +225,24 @@ class Job:
         functions = view.status["functions"]
         cpu = sum(counts["cpu_seconds"] for counts in functions.values())
         progress = mapping_progress(self._stack.folder)
+        counted = metric_sums(self._stack.logs / "committer.log", ("CommitConflicts", "DuplicateBatches", "TrimmedBatches"))
         return {
             "produced": expectation.records.num_rows,
             "rows": view.rows,
             "dead_letters": view.dead_letters,
-            "conflicts": conflicts(self._stack.logs / "committer.log"),
+            "conflicts": counted["CommitConflicts"],
             "kills": sum(counts["kills"] for counts in functions.values()),
+            "kills_in_flight": sum(counts["kills_in_flight"] for counts in functions.values()),
+            "copies_sent": view.status["copies"],
+            "duplicates_skipped": counted["DuplicateBatches"],
+            "repolls": progress["repolls"],
+            "trims": counted["TrimmedBatches"],
             "snapshots": view.snapshots,
             "files": len(files),
             "bytes": sum(files),
             "freshness_p50_ms": fresh.p50_ms,
             "freshness_p99_ms": fresh.p99_ms,
+            "quiet_tail_ms": max(0, round(self._visible_at * 1000) - expectation.last_produced_ms()),
             "records_per_cpu_second": round(expectation.records.num_rows / cpu) if cpu else None,
             "writer_cpu_seconds": round(functions["writer"]["cpu_seconds"], 2),
             "committer_cpu_seconds": round(functions["committer"]["cpu_seconds"], 2),

@@ -42,6 +42,8 @@ class MappingConfig:
     """The MSK cluster's ARN, for events of the MSK flavour."""
     first_pause_s: float = 0.2
     longest_pause_s: float = 10.0
+    chaos_seed: int | None = None
+    """With one, pollers are lost now and then; see `repoll`."""
 
     @property
     def origin(self) -> Origin:
@@ -64,6 +66,9 @@ class Source(Protocol):
 Invoke = Callable[[bytes], str | None]
 """Sends a payload to the function; the error's text, or None when it succeeded."""
 
+Lost = Callable[[bool], bool]
+"""Whether the poller is lost at this point: after a failed try, or else before it stores its offsets."""
+
 
 class NotCommitted(Exception):
     """The offsets may not be stored; the text says why."""
@@ -82,6 +87,8 @@ class Progress:
     failures: int = 0
     rewinds: int = 0
     """How often delivered records may come again, because their offsets could not be stored."""
+    repolls: int = 0
+    """Batches that were given up with their poller, to be formed anew from the committed offsets."""
     largest_payload: int = 0
     committed: dict[int, int] = field(default_factory=dict)
     last_error: str = ""
@@ -97,6 +104,7 @@ class Poller:
         invoke: Invoke,
         stop: threading.Event,
         clock: Callable[[], float] = time.monotonic,
+        lost: Lost | None = None,
     ) -> None:
         self.progress = Progress()
         self._config = config
@@ -104,6 +112,7 @@ class Poller:
         self._invoke = invoke
         self._stop = stop
         self._clock = clock
+        self._lost = lost
         self._encoder = RecordEncoder(config.topic)
         self._builder = PayloadBuilder(config.origin, config.topic, config.batch_size, config.max_payload)
         self._held: deque[Message] = deque()
@@ -121,7 +130,7 @@ class Poller:
         if not self._builder.count or self._stop.is_set():
             return False
         payload = self._builder.payload()
-        if not self._deliver(payload):
+        if not self._deliver(payload) or self._is_lost(failed=False):
             return False
         if not self._commit():
             return False
@@ -167,6 +176,8 @@ class Poller:
         while (error := self._invoke(payload)) is not None:
             self.progress.failures += 1
             self.progress.last_error = error
+            if self._is_lost(failed=True):
+                return False
             if self._stop.wait(pause):
                 return False
             pause = min(pause * 2, self._config.longest_pause_s)
@@ -182,4 +193,12 @@ class Poller:
             self._held.clear()
             self._source.rewind(self._stop)
             return False
+        return True
+
+    def _is_lost(self, failed: bool) -> bool:
+        """A lost poller takes its whole generation along: the partitions are shared out anew."""
+        if self._lost is None or not self._lost(failed):
+            return False
+        self.progress.repolls += 1
+        self._stop.set()
         return True

@@ -53,6 +53,10 @@ class Expectation:
         counts = Counter(self.dead_letters()["bad_kind"].to_pylist())
         return {BAD_KINDS[kind][0]: count for kind, count in sorted(counts.items())}
 
+    def last_produced_ms(self) -> int:
+        """When the last record was produced."""
+        return int(pc.max(self.records["produced_ms"]).as_py())
+
     def save(self, path: Path) -> None:
         table = self.records.replace_schema_metadata({"topic": self.topic})
         pyarrow.feather.write_feather(table, path, compression="lz4")

@@ -12,6 +12,7 @@ import json
 import random
 import time
 import uuid
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -38,6 +39,8 @@ class Counts:
     throttles: int = 0
     crashes: int = 0
     kills: int = 0
+    kills_in_flight: int = 0
+    """Of the kills, those that struck during an invocation."""
     expired: int = 0
     """Asynchronous events that were dropped because of their age."""
     last_error: dict[str, str] = field(default_factory=dict)
@@ -52,6 +55,7 @@ class HostedFunction:
         self._log = log
         self._environments: list[ExecutionEnvironment] = []
         self._ended_usage = Usage()
+        self._durations: deque[float] = deque(maxlen=10)
         self._events: set[asyncio.Task[None]] = set()
 
     async def invoke(self, payload: bytes) -> Outcome:
@@ -59,7 +63,9 @@ class HostedFunction:
         environment = await self._environment()
         self.counts.invocations += 1
         request_id = str(uuid.uuid4())
+        started = time.monotonic()
         outcome = await environment.invoke(payload, request_id)
+        self._durations.append(time.monotonic() - started)
         if outcome.error:
             self._note_error(request_id, outcome, environment)
         return outcome
@@ -75,9 +81,21 @@ class HostedFunction:
         candidates = [one for one in self._environments if one.alive and (one.busy or not busy_only)]
         if not candidates:
             return False
-        chance.choice(candidates).kill(from_outside=True)
+        chosen = chance.choice(candidates)
         self.counts.kills += 1
+        self.counts.kills_in_flight += chosen.busy
+        chosen.kill(from_outside=True)
         return True
+
+    @property
+    def working(self) -> bool:
+        """Whether an invocation is in flight."""
+        return any(one.alive and one.busy for one in self._environments)
+
+    @property
+    def typical_s(self) -> float:
+        """How long invocations took of late, failed ones among them."""
+        return sum(self._durations) / len(self._durations) if self._durations else 0.0
 
     def usage(self) -> Usage:
         """CPU of all environments ever, and the largest of their peaks."""

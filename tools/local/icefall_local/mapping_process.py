@@ -10,19 +10,21 @@ import http.client
 import json
 import math
 import os
+import random
 import signal
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from icefall_local.event_source_mapping import Invoke, MappingConfig, NotCommitted, Poller
+from icefall_local.event_source_mapping import Invoke, Lost, MappingConfig, NotCommitted, Poller, Progress
 from icefall_local.kafka_event import Message
+from icefall_local.repoll import Rebalancing
 
 _PATIENCE_S = 1_000.0
 """Longer than any function may run."""
@@ -134,17 +136,48 @@ def invoker(endpoint: str, function: str) -> Invoke:
 def run(config: MappingConfig, endpoint: str, state: Path, stop: threading.Event) -> None:
     """Runs all pollers until `stop`; writes their progress to `state` twice a second."""
     partitions = partitions_of(config)
-    shares = [partitions[first :: config.pollers] for first in range(config.pollers)]
-    sources = [KafkaSource(config, share, stop) for share in shares if share]
-    pollers = [Poller(config, source, invoker(endpoint, config.function), stop) for source in sources]
+    past: list[Progress] = []
+    if config.chaos_seed is None:
+        shares = [partitions[first :: config.pollers] for first in range(config.pollers)]
+        _generation(config, [share for share in shares if share], endpoint, state, stop, past)
+        return
+    rebalancing = Rebalancing(partitions, config.batch_size, random.Random(config.chaos_seed))
+    while not stop.is_set():
+        drawn = rebalancing.generation()
+        mapping = replace(config, batch_size=drawn.batch_size)
+        _generation(mapping, drawn.shares, endpoint, state, stop, past, rebalancing.lost)
+
+
+def _generation(
+    config: MappingConfig,
+    shares: Sequence[Sequence[int]],
+    endpoint: str,
+    state: Path,
+    stop: threading.Event,
+    past: list[Progress],
+    lost: Lost | None = None,
+) -> None:
+    """Pollers for these shares of the partitions, until `stop` or until one of them is lost. Invocations
+    that are in flight then are waited for: a partition has one batch in flight at the most."""
+    ended = threading.Event()
+    sources = [KafkaSource(config, share, ended) for share in shares]
+    pollers = [Poller(config, source, invoker(endpoint, config.function), ended, lost=lost) for source in sources]
+    progress = [*past, *(poller.progress for poller in pollers)]
     threads = [threading.Thread(target=_guarded, args=(poller, stop), daemon=True) for poller in pollers]
     for thread in threads:
         thread.start()
-    while not stop.wait(0.5):
-        _write_state(state, pollers)
+    while not stop.is_set() and not ended.wait(0.25):
+        _write_state(state, progress)
+    ended.set()
+    while any(thread.is_alive() for thread in threads) and not stop.is_set():
+        stop.wait(0.02)
     for thread in threads:
         thread.join(5.0)
-    _write_state(state, pollers)
+    past[:] = progress
+    _write_state(state, progress)
+    for source, thread in zip(sources, threads):
+        if not thread.is_alive():
+            source.close()
 
 
 def _guarded(poller: Poller, stop: threading.Event) -> None:
@@ -157,9 +190,9 @@ def _guarded(poller: Poller, stop: threading.Event) -> None:
         stop.set()
 
 
-def _write_state(state: Path, pollers: Sequence[Poller]) -> None:
+def _write_state(state: Path, progress: Sequence[Progress]) -> None:
     scratch = state.with_suffix(".new")
-    scratch.write_text(json.dumps([asdict(poller.progress) for poller in pollers]))
+    scratch.write_text(json.dumps([asdict(one) for one in progress]))
     os.replace(scratch, state)
 
 

@@ -32,8 +32,9 @@ def scheduled_event(region: str) -> bytes:
     ).encode()
 
 
-async def run(function: HostedFunction, every_s: float) -> None:
-    """Until cancelled. Ticks that were missed are not made up for."""
+async def run(function: HostedFunction, every_s: float, phase_s: float = 0.0) -> None:
+    """Until cancelled, first after `phase_s`. Ticks that were missed are not made up for."""
+    await asyncio.sleep(phase_s)
     while True:
         function.invoke_later(scheduled_event(function.config.region))
         await asyncio.sleep(every_s)

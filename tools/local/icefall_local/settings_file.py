@@ -15,7 +15,7 @@ region = "{region}"
 """
 
 
-def render(stack: Stack, pipeline: str = "demo", commit_interval: str = "2s", linger: str = "2s") -> str:
+def render(stack: Stack, pipeline: str = "demo", commit_interval: str = "2s", linger: str = "2s", hold: str = "5s") -> str:
     """The whole file as TOML."""
     return f"""# Written for one run; the next run writes its own.
 pipeline = "{pipeline}"
@@ -40,6 +40,7 @@ url = "{stack.queue_url}"
 [committer]
 commit_interval = "{commit_interval}"
 linger = "{linger}"
+hold = "{hold}"
 
 [dead_letters]
 table = "{clickstream.DEAD_LETTER_TABLE}"

@@ -25,6 +25,7 @@ from botocore.config import Config
 
 from icefall_local import clickstream, parts, scheduler, settings_file
 from icefall_local.apache_kafka import ApacheKafka, restarted
+from icefall_local.chaos import Chaos, Wanted
 from icefall_local.credentials import Credentials
 from icefall_local.event_source_mapping import MappingConfig
 from icefall_local.execution_environment import FunctionConfig
@@ -62,8 +63,20 @@ class Options:
     schedule_s: float = 2.0
     commit_interval: str = "2s"
     linger: str = "2s"
+    committers: int = 1
+    """Schedules, and so committers that may run at once."""
+    kill_writers: bool = False
+    kill_committers: bool = False
+    duplicates: bool = False
+    """With any of these three, messages come twice and batches with other boundaries."""
+    chaos_seed: int = 7
     functions: str = ""
     """A folder with the programs `writer` and `committer`; the built ones without."""
+
+
+    @property
+    def chaos(self) -> Wanted:
+        return Wanted(self.kill_writers, self.kill_committers, self.duplicates, self.chaos_seed)
 
 
 class StartFailed(Exception):
@@ -87,6 +100,7 @@ class Supervisor:
         self._tasks: list[asyncio.Task[None]] = []
         self._mapping: Part | None = None
         self._apache_kafka: ApacheKafka | None = None
+        self._chaos: Chaos | None = None
         self._chance = random.Random(0)
 
     async def start(self) -> Stack:
@@ -106,6 +120,8 @@ class Supervisor:
         """Stops everything, in the order in which it depends on each other."""
         for task in self._tasks:
             task.cancel()
+        if self._chaos is not None:
+            self._chaos.stop()
         if self._mapping is not None:
             await asyncio.to_thread(self._mapping.stop)
         await self._host.stop()
@@ -188,7 +204,7 @@ class Supervisor:
         environment = {"ICEFALL_SETTINGS": stack.settings}
         sizes = {
             "writer": {"memory_mib": 1024, "timeout_s": 60.0, "concurrency": 10},
-            "committer": {"memory_mib": 512, "timeout_s": 60.0, "concurrency": 1, "event_age_s": self._options.schedule_s},
+            "committer": {"memory_mib": 512, "timeout_s": 60.0, "concurrency": self._options.committers, "event_age_s": self._options.schedule_s},
         }
         for name, size in sizes.items():
             bootstrap = self._workspace.function(name, self._options.functions)
@@ -204,7 +220,13 @@ class Supervisor:
             raise StartFailed(f"the committer could not create the tables: {text}\n  its log: {stack.logs}/committer.log")
         self._say("starting the event source mapping and the scheduler")
         self._start_mapping(stack)
-        self._tasks.append(asyncio.ensure_future(scheduler.run(committer, self._options.schedule_s)))
+        every, count = self._options.schedule_s, self._options.committers
+        for number in range(count):
+            self._tasks.append(asyncio.ensure_future(scheduler.run(committer, every, every * number / count)))
+        if (wanted := self._options.chaos).any:
+            self._say("starting the chaos")
+            victims = {name: function for name in wanted.victims if (function := self._host.function(name)) is not None}
+            self._chaos = Chaos(wanted, stack, victims, _sqs(stack.queue))
 
     def _start_mapping(self, stack: Stack) -> None:
         config = MappingConfig(
@@ -216,6 +238,7 @@ class Supervisor:
             window_s=self._options.window_s,
             pollers=min(self._options.pollers, self._options.partitions),
             isolation_level=self._options.isolation,
+            chaos_seed=self._options.chaos_seed if self._options.chaos.any else None,
         )
         described = self._run / "mapping.json"
         described.write_text(json.dumps(asdict(config)))
@@ -232,6 +255,10 @@ class Supervisor:
         match (request.method, *request.path.removeprefix("/local/").split("/")):
             case ("GET", "status"):
                 return Response.of_json(self._status())
+            case ("POST", "chaos", "stop"):
+                if self._chaos is not None:
+                    self._chaos.stop()
+                return Response.of_json({"stopped": self._chaos is not None})
             case ("PUT", "functions", name):
                 wanted = request.json()
                 self._host.create(FunctionConfig(**{**wanted, "name": name, "bootstrap": Path(wanted["bootstrap"])}))
@@ -252,11 +279,12 @@ class Supervisor:
             "scopes": {proxy.part: dict(proxy.scopes) for proxy in self._proxies},
             "mapping": mapping,
             "dead_parts": dead,
+            "copies": self._chaos.copies if self._chaos is not None else 0,
         }
 
 
-def _create_queue(queue: Service) -> str:
-    client = boto3.client(
+def _sqs(queue: Service) -> Any:
+    return boto3.client(
         "sqs",
         endpoint_url=queue.direct_endpoint,
         region_name=queue.region,
@@ -264,8 +292,11 @@ def _create_queue(queue: Service) -> str:
         aws_secret_access_key=queue.secret_access_key,
         config=Config(retries={"max_attempts": 5}),
     )
+
+
+def _create_queue(queue: Service) -> str:
     attributes = {"VisibilityTimeout": "120", "MaximumMessageSize": "1048576", "MessageRetentionPeriod": "1209600"}
-    return str(client.create_queue(QueueName=QUEUE, Attributes=attributes)["QueueUrl"])
+    return str(_sqs(queue).create_queue(QueueName=QUEUE, Attributes=attributes)["QueueUrl"])
 
 
 class _Lease(asyncio.Protocol):

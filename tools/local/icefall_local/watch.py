@@ -1,13 +1,14 @@
 """Looks at a running stack from outside: what is committed, what is queued, what the functions did.
 
 Everything is asked of the parts themselves (table metadata, queue, host); nothing is taken from what the
-functions say about themselves, except for the count of conflicts, which only they can know.
+functions say about themselves, except for the few counts that only they can know.
 """
 
 from __future__ import annotations
 
 import json
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,11 @@ class Watcher:
     def table(self, name: str) -> Table:
         return self._catalog.load_table(name)
 
+    def stop_chaos(self) -> None:
+        """From here on nothing dies and nothing comes twice."""
+        order = urllib.request.Request(f"{self._stack.lambda_endpoint}/local/chaos/stop", method="POST")
+        urllib.request.urlopen(order, timeout=30).close()
+
     def status(self) -> dict[str, Any]:
         """What the Lambda host, the proxies and the mapping say."""
         with urllib.request.urlopen(f"{self._stack.lambda_endpoint}/local/status", timeout=30) as answer:
@@ -94,20 +100,22 @@ def _totals(table: Table | None) -> tuple[int, int]:
     return int((summary["total-records"] if summary else None) or 0), len(table.metadata.snapshots)
 
 
-def conflicts(log: Path) -> int:
-    """The sum of the committer's `CommitConflicts` metric, from the metric lines of its log."""
-    total = 0
+def metric_sums(log: Path, names: Sequence[str]) -> dict[str, int]:
+    """The sums of a function's counters, from the metric lines of its log. A process that is killed takes
+    along what it counted since its last round."""
+    sums = dict.fromkeys(names, 0)
     if not log.exists():
-        return 0
+        return sums
     with log.open(errors="replace") as lines:
-        for line in lines:
-            if "CommitConflicts" in line and line.startswith("{"):
-                try:
-                    value = json.loads(line).get("CommitConflicts", 0)
-                except ValueError:
-                    continue
-                total += int(sum(value) if isinstance(value, list) else value)
-    return total
+        for line in (line for line in lines if line.startswith("{") and "_aws" in line):
+            try:
+                found = json.loads(line)
+            except ValueError:
+                continue  # Cut off by a kill.
+            for name in names:
+                value = found.get(name, 0)
+                sums[name] += int(sum(value) if isinstance(value, list) else value)
+    return sums
 
 
 def mapping_progress(run: Path) -> dict[str, Any]:
@@ -116,7 +124,7 @@ def mapping_progress(run: Path) -> dict[str, Any]:
         pollers = json.loads((run / "mapping-state.json").read_text())
     except (OSError, ValueError):
         pollers = []
-    names = ("batches", "records", "failures", "rewinds")
+    names = ("batches", "records", "failures", "rewinds", "repolls")
     sums: dict[str, Any] = {name: sum(poller[name] for poller in pollers) for name in names}
     sums["largest_payload"] = max((poller["largest_payload"] for poller in pollers), default=0)
     sums["last_error"] = next((poller["last_error"] for poller in pollers if poller["last_error"]), "")

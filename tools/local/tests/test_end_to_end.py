@@ -45,6 +45,7 @@ def test_the_job_ends_with_every_record_once_by_both_readers(finished):
     assert found["access_keys"] == 4
     assert 0 < found["freshness_p50_ms"] <= found["freshness_p99_ms"]
     assert found["snapshots"] > 0 and found["files"] > 0 and found["bytes"] > 0
+    assert 0 < found["quiet_tail_ms"] <= 60_000
 
 
 def test_the_printed_scripts_run(finished):

@@ -179,7 +179,20 @@ def test_a_kill_ends_the_invocation_and_is_counted(hosted):
         error, body = running.result(10)
     assert (error, body["errorType"]) == ("Unhandled", "Runtime.ExitError")
     assert "SIGKILL" in body["errorMessage"]
-    assert function.counts.kills == 1
+    assert (function.counts.kills, function.counts.kills_in_flight) == (1, 1)
+
+
+def test_a_kill_of_an_idle_environment_is_none_in_flight(hosted):
+    function = hosted.create()
+    hosted.invoke(do="sleep", seconds=0.2)
+    assert function.typical_s >= 0.2
+    assert not function.working
+    hosted.loop.call_soon_threadsafe(function.kill_one, random.Random(1))
+    deadline = time.monotonic() + 10
+    while not function.counts.kills and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert (function.counts.kills, function.counts.kills_in_flight) == (1, 0)
+    assert hosted.invoke()[0] is None
 
 
 def test_cpu_time_is_kept_when_a_process_ends(hosted):

@@ -1,0 +1,38 @@
+"""The built functions under chaos, and on a topic that goes quiet: short runs of the whole job."""
+
+import sys
+
+from icefall_local.demo import DemoOptions, Job
+from icefall_local.launch import Running
+from icefall_local.supervisor import Options
+from icefall_local.terminal import Terminal
+from icefall_local.workspace import Workspace
+
+
+def run(options):
+    with Running(Workspace.here(), options.stack, print) as running:
+        return Job(running.stack, options, Terminal(sys.stderr)).run()
+
+
+def test_while_functions_die_and_all_comes_twice_every_record_stands_once():
+    stack = Options(committers=2, kill_writers=True, kill_committers=True)
+    result = run(DemoOptions(records=30_000, rate=3_000.0, bad_permille=20, stack=stack))
+    assert result.right, result.summary()
+    found = result.as_json()
+    assert found["rows"] + found["dead_letters"] == found["produced"] == 30_000
+    assert (found["missing"], found["duplicates"], found["altered"]) == (0, 0, 0)
+    for what in ("kills", "kills_in_flight", "repolls", "copies_sent", "duplicates_skipped"):
+        assert found[what] > 0, (what, found)
+    assert found["function_errors"] > 0
+
+
+def test_the_last_records_of_a_topic_that_goes_quiet_become_visible():
+    stack = Options()
+    result = run(DemoOptions(records=2_000, rate=1_000.0, stack=stack))
+    assert result.right, result.summary()
+    found = result.as_json()
+    interval_s = float(stack.commit_interval.removesuffix("s"))
+    promised_s = stack.window_s + interval_s + 60.0
+    assert 0 < found["quiet_tail_ms"] <= promised_s * 1_000
+    assert 0 < found["freshness_p99_ms"] <= promised_s * 1_000
+    assert (found["kills"], found["repolls"], found["copies_sent"]) == (0, 0, 0)
