@@ -54,7 +54,9 @@ impl Entry {
     }
 
     fn loaded(&self) -> LoadedTable {
-        LoadedTable::new(Arc::clone(&self.metadata), Some(self.metadata_location()))
+        let answer_bytes = serde_json::to_vec(&*self.metadata).map_or(0, |body| body.len() as u64);
+        let known = LoadedTable::new(Arc::clone(&self.metadata), Some(self.metadata_location()));
+        LoadedTable { answer_bytes, ..known }
     }
 }
 
