@@ -98,7 +98,7 @@ metrics! {
     TableFailures: Counter Count by Table = "Rounds in which a table could not be loaded, read or committed; its messages stay queued. Alarm.";
     QuarantinedMessages: Counter Count by Function = "Messages that can't be decided automatically, kept in the ops bucket with the reason. Alarm: a person decides.";
     SourcesStopped: Counter Count by Table = "Sources that stopped in a table because a record differs from the one settled at its offset. Alarm: a person decides.";
-    OldestBatchManifestAge: Highest Milliseconds by Table = "Age of the oldest batch manifest when its round begins. Alarm when it grows: commits do not keep up.";
+    OldestBatchManifestAge: Highest Milliseconds by Table = "Age of the oldest batch manifest when its round begins: how far commits are behind.";
     LastSnapshotAge: Highest Milliseconds by Table = "Age of the last snapshot that changed a ledger, when an invocation begins; absent before the first one and while the metadata does not show it. The lowest of all tables is the pipeline's. Alarm when it grows though records come.";
     TableMetadataSize: Highest Bytes by Table = "Size of the catalog's answer that holds the table's metadata, when an invocation begins. Alarm at half the catalog's limit.";
     LedgerObjectsRead: Counter Count by Table = "Ledger segments and index nodes read from the ops bucket. Grows with old or repeated offsets.";

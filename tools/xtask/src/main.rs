@@ -57,6 +57,9 @@ fn run(command: &str, arguments: &[OsString]) -> Result<ExitCode, StepFailed> {
         "down" => Err(environments::ensure()?.hand_over("icefall_local", command, arguments)),
         "test" => {
             let tools = environments::ensure()?;
+            if arguments.iter().any(|argument| argument == "--all") {
+                environments::ensure_deployment()?;
+            }
             build::everything_tested()?;
             Err(tools.hand_over("icefall_local", command, arguments))
         }
