@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import code_of_functions as code
 import pytest
-from cloudformation import Stack, source, transformed
-from promises import PROMISES, SCENARIOS, TABLE_BUCKET, faults
+from cloudformation import REPOSITORY, Stack, source, transformed, yaml_parse
+from promises import LETS_RECORDS_GO, PROMISES, SCENARIOS, TABLE_BUCKET, faults
 from spoiling import SPOILED
 
 TEMPLATE = source()
@@ -70,6 +71,22 @@ def test_parameters_that_make_no_pipeline_are_refused_before_anything_is_made(ch
 def test_values_that_can_not_work_are_refused(change: dict[str, str]):
     given = {**SCENARIOS["MSK by IAM into S3 Tables"], **change}
     assert Stack(TEMPLATE, given).refused_parameters() == list(change)
+
+
+def test_the_commands_of_the_readme_make_a_stack():
+    text = (REPOSITORY / "README.md").read_text()
+    command = re.search(r"sam deploy .*?```", text, re.DOTALL)[0]
+    given = dict(re.findall(r"(\w+)=(\S+)", command))
+    stack = Stack(TEMPLATE, given)
+    assert len(given) == 4 and (stack.refused_parameters(), stack.broken_rules()) == ([], [])
+
+
+def test_the_further_mapping_of_the_documentation_lets_no_record_go():
+    text = (REPOSITORY / "infra/README.md").read_text()
+    (mapping,) = yaml_parse(re.search(r"```yaml\n(.*?)```", text, re.DOTALL)[1]).values()
+    ours = TEMPLATE["Resources"]["MskMapping"]["Properties"]
+    assert mapping["Type"] == TEMPLATE["Resources"]["MskMapping"]["Type"]
+    assert mapping["Properties"].keys() <= ours.keys() - set(LETS_RECORDS_GO)
 
 
 def test_every_listed_metric_is_measured_by_somebody():
