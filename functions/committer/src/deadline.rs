@@ -9,6 +9,13 @@ use std::time::Duration;
 
 use futures::future::{Either, select};
 use icefall_clock::{Clock, Timestamp};
+use tracing::warn;
+
+/// The longest that Lambda lets an invocation run.
+const LONGEST_INVOCATION: Duration = Duration::from_mins(15);
+
+/// How long an invocation works that has no deadline.
+const WITHOUT_DEADLINE: Duration = Duration::from_mins(1);
 
 /// Until when new work is begun, and when begun work is given up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -24,9 +31,18 @@ pub(crate) struct GivenUp;
 impl Deadline {
     /// The deadline of an invocation that the platform ends at `platform`. A tenth of the time left is
     /// kept for ending in order (at most 10 s), a quarter (at most 60 s) for work that has begun.
+    ///
+    /// A platform that names a moment longer ago than any invocation lasts has no deadline to name
+    /// (`cargo lambda watch` always says 1970): then the invocation works for a minute. One that was missed
+    /// by less is a deadline, and nothing new is begun.
     #[must_use]
     pub(crate) fn before(platform: Timestamp, now: Timestamp) -> Self {
-        let left = platform.since(now);
+        let left = if now.since(platform) > LONGEST_INVOCATION {
+            warn!(deadline_ms = platform.unix_ms(), "the platform names no deadline; working for a minute");
+            WITHOUT_DEADLINE
+        } else {
+            platform.since(now)
+        };
         let ending = (left / 10).min(Duration::from_secs(10));
         let reserve = (left / 4).min(Duration::from_mins(1));
         Self { give_up: now.plus(left.saturating_sub(ending)), reserve }
@@ -74,6 +90,22 @@ mod tests {
         let deadline = deadline(60);
         assert!(deadline.allows_work(NOW.plus(Duration::from_secs(38))));
         assert!(!deadline.allows_work(NOW.plus(Duration::from_secs(40))));
+    }
+
+    #[test]
+    fn a_moment_longer_ago_than_any_invocation_is_no_deadline() {
+        let now = NOW.plus(Duration::from_hours(1));
+        let watch = Deadline::before(Timestamp::from_unix_ms(600_000), now);
+        assert_eq!(watch, Deadline::before(now.plus(Duration::from_mins(1)), now));
+        assert!(watch.allows_work(now));
+    }
+
+    #[test]
+    fn a_deadline_that_was_just_missed_allows_nothing() {
+        for late in [Duration::ZERO, Duration::from_secs(1), Duration::from_mins(15)] {
+            let now = NOW.plus(late);
+            assert!(!Deadline::before(NOW, now).allows_work(now), "{late:?}");
+        }
     }
 
     #[test]

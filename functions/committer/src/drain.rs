@@ -139,8 +139,10 @@ impl Committer {
     async fn begin(&self, state: &mut State, deadline: Deadline) -> usize {
         let (loaded, missing) = ensure(self.ports.catalog.as_ref(), &self.tables).await;
         for (name, table) in loaded {
+            self.ports.metrics.table_metadata_size(&name, table.answer_bytes);
             let branch = self.branch(&name);
             if let Ok(table) = Table::open(name, branch, table) {
+                self.tell_age(&table);
                 state.keep_outboxes(table.readable_ledgers());
             }
         }
@@ -155,6 +157,13 @@ impl Committer {
         }
         round::deliver(self, state, deadline).await;
         missing
+    }
+
+    fn tell_age(&self, table: &Table) {
+        if let Some(settled) = table.last_settled() {
+            let age = self.ports.clock.now().since(settled);
+            self.ports.metrics.last_snapshot_age(&table.name, age);
+        }
     }
 
     fn branch(&self, table: &TableName) -> Branch {

@@ -49,8 +49,13 @@ impl LedgerStore {
         Self { ops, memory: Mutex::default() }
     }
 
-    /// What `ledger` holds at the offsets `wanted`.
-    pub(crate) async fn look_up(&self, ledger: &Ledger, wanted: &Wanted) -> Result<Held, LedgerStoreError> {
+    /// What `ledger` holds at the offsets `wanted`, and how many objects were read for it.
+    pub(crate) async fn look_up(
+        &self,
+        ledger: &Ledger,
+        wanted: &Wanted,
+    ) -> Result<(Held, u64), LedgerStoreError> {
+        let mut read = 0;
         let tail = self.with(|memory| memory.tails.get(ledger.id()).cloned());
         let mut lookup = match tail {
             Some(tail) => Lookup::with_tail(ledger, wanted, tail),
@@ -59,10 +64,16 @@ impl LedgerStore {
         loop {
             let needed = lookup.needed();
             if needed.is_empty() {
-                return Ok(lookup.finish()?);
+                return Ok((lookup.finish()?, read));
             }
             for hash in needed {
-                let bytes = self.object(hash).await?;
+                let bytes = match self.with(|memory| memory.objects.get(&hash).cloned()) {
+                    Some(remembered) => remembered,
+                    None => {
+                        read += 1;
+                        self.read(hash).await?
+                    }
+                };
                 lookup.supply(hash, &bytes)?;
             }
         }
@@ -105,10 +116,7 @@ impl LedgerStore {
         Ok(())
     }
 
-    async fn object(&self, hash: ObjectHash) -> Result<Bytes, StoreError> {
-        if let Some(bytes) = self.with(|memory| memory.objects.get(&hash).cloned()) {
-            return Ok(bytes);
-        }
+    async fn read(&self, hash: ObjectHash) -> Result<Bytes, StoreError> {
         let bytes = self.ops.ledger_object(&hash.to_string()).await?;
         self.remember(hash, bytes.clone());
         Ok(bytes)

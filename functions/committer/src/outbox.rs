@@ -76,6 +76,12 @@ impl Progress {
             None => Ok(()),
         }
     }
+
+    /// How many entries of a ledger's outbox are not known to be applied.
+    pub(crate) fn waiting(&self, ledger: &Ledger) -> u64 {
+        let pending = self.0.as_ref().and_then(|applied| applied.pending(ledger).ok());
+        pending.map_or(ledger.outbox().entries(), |pending| pending.entries).len() as u64
+    }
 }
 
 /// The dead-letter table of a pipeline.

@@ -101,7 +101,8 @@ impl Planner<'_> {
     ) -> Result<(), TableFailure> {
         let ledger = self.table.ledger(source, self.ledgers).await?;
         let wanted = Wanted::of(deliveries.iter().map(|delivery| &delivery.batch));
-        let held = self.ledgers.look_up(&ledger, &wanted).await?;
+        let (held, read) = self.ledgers.look_up(&ledger, &wanted).await?;
+        self.ports.metrics.ledger_objects_read(&self.table.name, read);
         let id = ledger.id().clone();
         let mut round = Round::new(ledger, held).map_err(LedgerStoreError::from)?;
         self.progress.clear(&mut round, &id).map_err(LedgerStoreError::from)?;
@@ -207,6 +208,11 @@ impl<'a> Plan<'a> {
     /// Whether there is anything to commit.
     pub(crate) fn is_changed(&self) -> bool {
         self.rounds.iter().any(Round::is_changed)
+    }
+
+    /// How many records each batch manifest has that the plan's commit settles.
+    pub(crate) fn accepted_records(&self) -> impl Iterator<Item = u64> {
+        self.accepted.iter().map(|batch| batch.record_count() as u64)
     }
 
     /// The ids of the ledgers that were consulted.

@@ -5,6 +5,7 @@
 
 use futures::StreamExt;
 use futures::stream;
+use icefall_clock::Timestamp;
 use icefall_manifest::{Branch, TableName};
 use icefall_queue::{Receipt, Received};
 use icefall_store::Heartbeat;
@@ -14,7 +15,7 @@ use uuid::Uuid;
 use crate::deadline::Deadline;
 use crate::drain::{Committer, State};
 use crate::failure::TableFailure;
-use crate::inbox::{Delivery, open};
+use crate::inbox::{Delivery, Inbox, open};
 use crate::settle::{Settled, Settler};
 
 /// Tables that are settled at the same time.
@@ -34,6 +35,7 @@ pub(crate) async fn settle(
     beat(committer, round, ids, false).await;
     let inbox = open(&committer.ports, messages).await;
     state.report.waiting += inbox.waiting;
+    count(committer, &inbox);
     let_go(committer, state, inbox.quarantined).await;
     let clusters = committer.clusters();
     let progress = state.progress.clone();
@@ -58,8 +60,25 @@ pub(crate) async fn settle(
     beat(committer, round, Vec::new(), true).await;
 }
 
-/// Delivers what waits in outboxes; what can't be delivered stays there.
+/// Says what came, and how long it had waited.
+fn count(committer: &Committer, inbox: &Inbox) {
+    let now = committer.ports.clock.now();
+    for ((table, _), deliveries) in &inbox.tables {
+        for delivery in deliveries {
+            let made = Timestamp::from_unix_ms(delivery.batch.made_at_ms);
+            committer.ports.metrics.batch_received(table, now.since(made));
+        }
+    }
+}
+
+/// Delivers what waits in outboxes; what can't be delivered stays there, and is counted.
 pub(crate) async fn deliver(committer: &Committer, state: &mut State, deadline: Deadline) {
+    deliver_all(committer, state, deadline).await;
+    let waiting = state.outboxes.values().map(|ledger| state.progress.waiting(ledger)).sum();
+    committer.ports.metrics.outbox_entries_waiting(waiting);
+}
+
+async fn deliver_all(committer: &Committer, state: &mut State, deadline: Deadline) {
     if state.outboxes.is_empty() {
         return;
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use iceberg::spec::TableMetadata;
 use iceberg::{NamespaceIdent, TableIdent};
 use icefall_catalog::LoadedTable;
+use icefall_clock::Timestamp;
 use icefall_ledger::{Ledger, LedgerError, LedgerId, property_name, read_property_name, unnamed_twin};
 use icefall_manifest::{Branch, ClusterName, Source, TableName, TableUuid};
 
@@ -58,6 +59,15 @@ impl Table {
     pub(crate) fn readable_ledgers(&self) -> Vec<Ledger> {
         let read = |source: &Source| self.read(source).and_then(Result::ok);
         self.properties.keys().filter_map(read).collect()
+    }
+
+    /// When a ledger of it last changed, as far as the metadata still shows that snapshot.
+    pub(crate) fn last_settled(&self) -> Option<Timestamp> {
+        let ledgers = self.readable_ledgers();
+        let last = ledgers.iter().filter_map(Ledger::last_snapshot);
+        let shown = last.filter_map(|mark| self.metadata.snapshot_by_id(mark.id.0));
+        let newest = shown.map(|snapshot| snapshot.timestamp_ms()).max()?;
+        u64::try_from(newest).ok().map(Timestamp::from_unix_ms)
     }
 
     /// The ledger of `source`: the one that stands in the metadata, or a new one where there has

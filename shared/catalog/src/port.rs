@@ -65,6 +65,8 @@ pub struct LoadedTable {
     pub metadata: Arc<TableMetadata>,
     /// Where that metadata is stored, when the catalog says so.
     pub metadata_location: Option<String>,
+    /// Bytes of the answer, nearly all of them the metadata: what catalogs set a limit to.
+    pub answer_bytes: u64,
     /// What the catalog tells clients about reaching the table. May hold secrets.
     pub config: BTreeMap<String, String>,
     /// Credentials for parts of the store, when the catalog hands some out.
@@ -75,7 +77,13 @@ impl LoadedTable {
     /// A table of which nothing but its metadata is known.
     #[must_use]
     pub fn new(metadata: Arc<TableMetadata>, metadata_location: Option<String>) -> Self {
-        Self { metadata, metadata_location, config: BTreeMap::new(), storage_credentials: Vec::new() }
+        Self {
+            metadata,
+            metadata_location,
+            answer_bytes: 0,
+            config: BTreeMap::new(),
+            storage_credentials: Vec::new(),
+        }
     }
 }
 

@@ -51,12 +51,14 @@ struct CredentialsBody {
 
 /// A table from the answer to a load, a creation or a commit.
 pub(crate) fn table(body: &[u8]) -> Result<LoadedTable, WireError> {
+    let answer_bytes = body.len() as u64;
     let body: TableBody<'_> = serde_json::from_slice(body)?;
     let metadata = body.metadata.filter(|raw| raw.get() != "null").ok_or(WireError::NoMetadata)?;
     let storage_credentials = body.storage_credentials.unwrap_or_default();
     Ok(LoadedTable {
         metadata: Arc::new(metadata_of(metadata.get())?),
         metadata_location: body.metadata_location.filter(|location| !location.is_empty()),
+        answer_bytes,
         config: strings(body.config),
         storage_credentials: storage_credentials
             .into_iter()

@@ -98,11 +98,11 @@ metrics! {
     TableFailures: Counter Count by Table = "Rounds in which a table could not be loaded, read or committed; its messages stay queued. Alarm.";
     QuarantinedMessages: Counter Count by Function = "Messages that can't be decided automatically, kept in the ops bucket with the reason. Alarm: a person decides.";
     SourcesStopped: Counter Count by Table = "Sources that stopped in a table because a record differs from the one settled at its offset. Alarm: a person decides.";
-    OldestBatchManifestAge: Highest Milliseconds by Table = "Age of the oldest batch manifest in a round. Alarm when it grows: commits do not keep up.";
-    LastSnapshotAge: Highest Milliseconds by Table = "Age of the ledger's last snapshot when a round begins.";
-    TableMetadataSize: Highest Bytes by Table = "Size of the table's metadata as loaded. Alarm at half the catalog's limit.";
-    LedgerObjectsRead: Counter Count by Table = "Ledger segments read from the ops bucket. Grows with old or repeated offsets.";
-    OutboxEntriesWaiting: Latest Count by Table = "Dead-letter files that are not in the dead-letter table yet.";
+    OldestBatchManifestAge: Highest Milliseconds by Table = "Age of the oldest batch manifest when its round begins: how far commits are behind.";
+    LastSnapshotAge: Highest Milliseconds by Table = "Age of the last snapshot that changed a ledger, when an invocation begins; absent before the first one and while the metadata does not show it. The lowest of all tables is the pipeline's. Alarm when it grows though records come.";
+    TableMetadataSize: Highest Bytes by Table = "Size of the catalog's answer that holds the table's metadata, when an invocation begins. Alarm at half the catalog's limit.";
+    LedgerObjectsRead: Counter Count by Table = "Ledger segments and index nodes read from the ops bucket. Grows with old or repeated offsets.";
+    OutboxEntriesWaiting: Latest Count by Function = "Dead-letter files of all tables that are not in the dead-letter table yet. Alarm when it stays above zero.";
     DeadLettersCommitted: Counter Count by Function = "Rows added to the dead-letter table.";
     MessagesLeft: Latest Count by Function = "Messages that a round received and left in the queue.";
 }

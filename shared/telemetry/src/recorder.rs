@@ -55,8 +55,8 @@ impl Metrics {
 
     /// A batch manifest of `table`, `age` old, is about to be decided.
     pub fn batch_received(&self, table: &TableName, age: Duration) {
-        self.of(table, &[(Metric::BatchesReceived, 1)]);
-        self.oldest_batch_manifest_age(table, age);
+        let age = milliseconds(age);
+        self.of(table, &[(Metric::BatchesReceived, 1), (Metric::OldestBatchManifestAge, age)]);
     }
 
     /// A snapshot settled a batch manifest, `records` of it.
@@ -104,29 +104,24 @@ impl Metrics {
         self.of(table, &[(Metric::SourcesStopped, 1)]);
     }
 
-    /// A batch manifest of `table` is `age` old; the oldest counts.
-    pub fn oldest_batch_manifest_age(&self, table: &TableName, age: Duration) {
-        self.of(table, &[(Metric::OldestBatchManifestAge, milliseconds(age))]);
-    }
-
-    /// The ledger's last snapshot of `table` is `age` old.
+    /// The last snapshot that changed a ledger of `table` is `age` old.
     pub fn last_snapshot_age(&self, table: &TableName, age: Duration) {
         self.of(table, &[(Metric::LastSnapshotAge, milliseconds(age))]);
     }
 
-    /// The metadata of `table` was loaded and has this size.
+    /// The catalog's answer with the metadata of `table` has this size.
     pub fn table_metadata_size(&self, table: &TableName, bytes: u64) {
         self.of(table, &[(Metric::TableMetadataSize, bytes)]);
     }
 
-    /// `count` segments of the ledger of `table` were read.
+    /// `count` objects of the ledgers of `table` were read.
     pub fn ledger_objects_read(&self, table: &TableName, count: u64) {
         self.of(table, &[(Metric::LedgerObjectsRead, count)]);
     }
 
-    /// So many dead-letter files of `table` are not in the dead-letter table yet.
-    pub fn outbox_entries_waiting(&self, table: &TableName, count: u64) {
-        self.of(table, &[(Metric::OutboxEntriesWaiting, count)]);
+    /// So many dead-letter files are not in the dead-letter table yet.
+    pub fn outbox_entries_waiting(&self, count: u64) {
+        self.overall.record(Metric::OutboxEntriesWaiting, count);
     }
 
     /// `count` rows were added to the dead-letter table.
@@ -280,7 +275,7 @@ mod tests {
         let orders = table("lake.orders");
         metrics.messages_left(3);
         metrics.messages_left(0);
-        metrics.oldest_batch_manifest_age(&orders, Duration::from_secs(9));
+        metrics.batch_received(&orders, Duration::from_secs(9));
         metrics.batch_received(&orders, Duration::from_secs(2));
         metrics.last_snapshot_age(&orders, Duration::ZERO);
         let lines = flushed(&metrics);

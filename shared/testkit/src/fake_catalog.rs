@@ -54,8 +54,14 @@ impl Entry {
     }
 
     fn loaded(&self) -> LoadedTable {
-        LoadedTable::new(Arc::clone(&self.metadata), Some(self.metadata_location()))
+        answer(Arc::clone(&self.metadata), self.metadata_location())
     }
+}
+
+/// As large as a server's answer would be.
+fn answer(metadata: Arc<TableMetadata>, location: String) -> LoadedTable {
+    let answer_bytes = serde_json::to_vec(&*metadata).map_or(0, |body| body.len() as u64);
+    LoadedTable { answer_bytes, ..LoadedTable::new(metadata, Some(location)) }
 }
 
 impl FakeCatalog {
@@ -165,7 +171,7 @@ impl Catalog for FakeCatalog {
         }
         let metadata = referenced_only(&entry.metadata)
             .map_err(|message| CatalogError::Malformed(refusal(Operation::LoadTable, table, message)))?;
-        Ok(LoadedTable::new(Arc::new(metadata), Some(entry.metadata_location())))
+        Ok(answer(Arc::new(metadata), entry.metadata_location()))
     }
 
     async fn create_table(&self, table: &TableIdent, new: &NewTable) -> Result<LoadedTable, CatalogError> {

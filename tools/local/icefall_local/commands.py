@@ -85,7 +85,7 @@ def _test(workspace: Workspace, options: argparse.Namespace, arguments: Sequence
         environment = {**os.environ, "ICEFALL_STACK": str(running.run / "stack.json")}
         if options.all:
             environment["ICEFALL_TEST_ALL"] = "1"
-        for name, command in _suites(workspace, arguments):
+        for name, command in _suites(workspace, arguments, everything):
             terminal.step(name)
             started = time.monotonic()
             code = subprocess.run(command, cwd=workspace.repository, env=environment).returncode
@@ -97,8 +97,11 @@ def _test(workspace: Workspace, options: argparse.Namespace, arguments: Sequence
     return 1 if failed else 0
 
 
-def _suites(workspace: Workspace, arguments: Sequence[str]) -> list[tuple[str, list[str | Path]]]:
-    """With arguments of `cargo test`, only what they select; else the tools' own tests too."""
+def _suites(workspace: Workspace, arguments: Sequence[str], everything: bool) -> list[tuple[str, list[str | Path]]]:
+    """With arguments of `cargo test`, only what they select; else the tools' own tests too.
+
+    Those of the deployment come last: they build for release, and need an environment of their own.
+    """
     cargo = os.environ.get("CARGO", "cargo")
     keep_going = [] if arguments else ["--no-fail-fast"]
     suites: list[tuple[str, list[str | Path]]] = [
@@ -106,8 +109,16 @@ def _suites(workspace: Workspace, arguments: Sequence[str]) -> list[tuple[str, l
     ]
     if not arguments:
         tests = workspace.repository / "tools" / "local" / "tests"
-        suites.append(("tests of the local tools", [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests]))
+        suites.append(("tests of the local tools", _pytest(sys.executable, tests)))
+    if everything and not arguments:
+        tests = workspace.repository / "tests"
+        suites.append(("the development loop of cargo-lambda", _pytest(sys.executable, tests / "dev_loop")))
+        suites.append(("tests of the deployment", _pytest(workspace.deployment("python"), tests / "deploy")))
     return suites
+
+
+def _pytest(python: str | Path, tests: Path) -> list[str | Path]:
+    return [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests]
 
 
 def _reporting(terminal: Terminal, work: Callable[[], int]) -> int:

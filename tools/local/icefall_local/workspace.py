@@ -50,6 +50,10 @@ class Workspace:
         """A file inside an installed package."""
         return _existing(Path(sysconfig.get_path("purelib")) / package / file)
 
+    def deployment(self, program: str) -> Path:
+        """A program of the environment that deploys: SAM, cargo-lambda, their Python."""
+        return _existing(self.local / "venv-deploy" / "bin" / program)
+
     def queue_python(self) -> Path:
         """The Python of the SQS server's own environment."""
         return _existing(self.local / "venv-queue" / "bin" / "python")

@@ -1,5 +1,5 @@
-//! The two Python environments below `.local/`: one for the tools, one for the SQS server, which pins a
-//! library that the tools can't share.
+//! The Python environments below `.local/`: one for the tools, one for the SQS server and one for what deploys,
+//! each of which pins libraries that the others can't share.
 //!
 //! An environment is complete when its stamp equals what it would be installed from. The stamp is written
 //! last, so an installation that was interrupted is done again, and a changed requirements file is noticed.
@@ -35,6 +35,18 @@ const ENVIRONMENTS: [Environment; 2] = [
     },
     Environment { folder: "venv-queue", requirements: "requirements-queue.txt", holds: "SQS server" },
 ];
+
+/// SAM and cargo-lambda: large, and only the tests of the deployment need them.
+const DEPLOYMENT: Environment = Environment {
+    folder: "venv-deploy",
+    requirements: "requirements-deploy.txt",
+    holds: "SAM and cargo-lambda",
+};
+
+/// Installs what deploys, as [`ensure`] does the rest.
+pub(crate) fn ensure_deployment() -> Result<(), StepFailed> {
+    DEPLOYMENT.ensure(&step::repository())
+}
 
 /// Installs what is missing or changed; does nothing when all is in place.
 pub(crate) fn ensure() -> Result<Tools, StepFailed> {

@@ -65,6 +65,9 @@ fn run(command: &str, arguments: &[OsString]) -> Result<ExitCode, StepFailed> {
         "down" => Err(environments::ensure()?.hand_over("icefall_local", command, arguments)),
         "test" => {
             let tools = environments::ensure()?;
+            if asks_for_all(arguments) {
+                environments::ensure_deployment()?;
+            }
             if asks_for_all(arguments) || asks_for_apache_kafka(arguments) {
                 maven::ensure_kafka()?;
             }

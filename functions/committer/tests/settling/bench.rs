@@ -9,7 +9,7 @@ use arrow::datatypes::{Int32Type, Int64Type};
 use iceberg::spec::TableMetadata;
 use iceberg::{NamespaceIdent, TableIdent, TableUpdate};
 use icefall_catalog::{Catalog, Commit};
-use icefall_clock::Clock;
+use icefall_clock::{Clock, Timestamp};
 use icefall_committer::{Committer, DrainError, Ports, Report};
 use icefall_convert::Converter;
 use icefall_datafile::{FileFormat, NewDataFile, read};
@@ -76,6 +76,18 @@ pub(crate) fn keys(partition: i32, offsets: Range<i64>) -> Vec<Key> {
     offsets.map(|offset| (partition, offset)).collect()
 }
 
+/// Metric lines as they were written.
+#[derive(Debug)]
+pub(crate) struct Measured(Vec<serde_json::Value>);
+
+impl Measured {
+    /// The metric's value in the line of `table`, or in the function's own, if it was measured.
+    pub(crate) fn value(&self, table: Option<&str>, metric: &str) -> Option<u64> {
+        let of = |line: &&serde_json::Value| line["Table"].as_str() == table;
+        self.0.iter().find(of).and_then(|line| line[metric].as_u64())
+    }
+}
+
 pub(crate) struct Bench {
     pub(crate) clock: Arc<FakeClock>,
     pub(crate) queue: Arc<FakeQueue>,
@@ -86,6 +98,7 @@ pub(crate) struct Bench {
     store: Arc<FakeStore>,
     ops: Arc<FakeStore>,
     entropy: Arc<SeededEntropy>,
+    metrics: Arc<Metrics>,
     committer: Committer,
 }
 
@@ -106,7 +119,7 @@ impl Bench {
         let catalog = Arc::new(FakeCatalog::new(Arc::clone(&clock) as Arc<dyn Clock>));
         let (store, ops) = (Arc::new(FakeStore::new()), Arc::new(FakeStore::new()));
         let entropy = Arc::new(SeededEntropy::new(7));
-        let committer = committer(
+        let (committer, metrics) = committer(
             &clock,
             &queue,
             &catalog,
@@ -125,6 +138,7 @@ impl Bench {
             store,
             ops,
             entropy,
+            metrics,
             committer,
         };
         bench.drain().await.expect("the tables are made");
@@ -135,12 +149,25 @@ impl Bench {
     pub(crate) fn restarted(self) -> Self {
         let faults = [&self.catalog_faults, &self.queue_faults, &self.ops_faults];
         let Self { clock, queue, catalog, store, ops, entropy, .. } = &self;
-        let committer = committer(clock, queue, catalog, store, ops, entropy, faults);
-        Self { committer, ..self }
+        let (committer, metrics) = committer(clock, queue, catalog, store, ops, entropy, faults);
+        Self { committer, metrics, ..self }
     }
 
     pub(crate) async fn drain(&self) -> Result<Report, DrainError> {
         self.committer.drain(self.clock.now().plus(Duration::from_mins(5))).await
+    }
+
+    /// The same on a platform that says that it ends the invocation at `deadline`.
+    pub(crate) async fn drain_until(&self, deadline: Timestamp) -> Result<Report, DrainError> {
+        self.committer.drain(deadline).await
+    }
+
+    /// What was measured since it was last asked for.
+    pub(crate) fn measured(&self) -> Measured {
+        let mut lines = Vec::new();
+        self.metrics.flush(self.clock.now(), &mut lines).expect("a vector takes all");
+        let lines = String::from_utf8(lines).expect("text");
+        Measured(lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect())
     }
 
     /// What a writer would have made of `rows` and `letters`: files put, batch manifest built.
@@ -277,10 +304,11 @@ fn committer(
     ops: &Arc<FakeStore>,
     entropy: &Arc<SeededEntropy>,
     [catalog_faults, queue_faults, ops_faults]: [&Arc<Faults>; 3],
-) -> Committer {
+) -> (Committer, Arc<Metrics>) {
     let catalog = FaultyCatalog::new(Arc::clone(catalog) as Arc<dyn Catalog>, Arc::clone(catalog_faults));
     let queue = FaultyQueue::new(Arc::clone(queue) as Arc<dyn CommitQueue>, Arc::clone(queue_faults));
     let ops = FaultyStore::new(Arc::clone(ops) as Arc<dyn ObjectStore>, Arc::clone(ops_faults));
+    let metrics = Arc::new(Metrics::new("committer"));
     let ports = Ports {
         catalog: Arc::new(catalog),
         tables: Arc::clone(store) as Arc<dyn ObjectStore>,
@@ -288,10 +316,10 @@ fn committer(
         queue: Arc::new(queue),
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         entropy: Arc::clone(entropy) as Arc<dyn icefall_clock::Entropy>,
-        metrics: Arc::new(Metrics::new("committer")),
+        metrics: Arc::clone(&metrics),
     };
     let settings = Settings::parse(SETTINGS, &Environment::default()).expect("settings");
-    Committer::new(settings, ports).expect("a committer")
+    (Committer::new(settings, ports).expect("a committer"), metrics)
 }
 
 fn letter(record: &RecordId) -> DeadLetter {

@@ -3,9 +3,11 @@
 #![expect(clippy::expect_used, clippy::indexing_slicing, reason = "tests fail by panicking")]
 
 mod bench;
+mod measures;
 
 use std::time::Duration;
 
+use icefall_clock::{Clock, Timestamp};
 use icefall_committer::DrainError;
 use icefall_testkit::{Call, Failure, Moment};
 
@@ -216,6 +218,23 @@ async fn segments_are_durable_before_the_commit_that_names_them() {
     bench.drain().await.expect_err("the segment can't be put");
     assert_eq!(bench.catalog_faults.count(Call::Commit), 0);
     assert_eq!(bench.queue.len(), 1);
+}
+
+#[tokio::test]
+async fn a_platform_without_deadlines_gets_its_queue_drained() {
+    let bench = Bench::new().await;
+    bench.send(&bench.batch(records(0, 0..10), Letters::none()).await).await;
+    let report = bench.drain_until(Timestamp::from_unix_ms(600_000)).await.expect("it drains");
+    assert_eq!((report.settled, report.waiting), (1, 0));
+    assert_eq!(bench.rows().await, bench::keys(0, 0..10));
+}
+
+#[tokio::test]
+async fn an_invocation_whose_time_is_up_takes_nothing() {
+    let bench = Bench::new().await;
+    bench.send(&bench.batch(records(0, 0..10), Letters::none()).await).await;
+    let report = bench.drain_until(bench.clock.now()).await.expect("nothing failed");
+    assert_eq!((report.received, bench.queue.len()), (0, 1));
 }
 
 /// Every call that a drain makes fails once, done or not, and the process with it; the next
