@@ -68,7 +68,7 @@ def test(workspace: Workspace, options: argparse.Namespace, arguments: Sequence[
 
 def _test(workspace: Workspace, everything: bool, arguments: Sequence[str], terminal: Terminal) -> int:
     results: list[tuple[str, int, float]] = []
-    with launch.Running(workspace, Options(main_job=False), terminal.step) as running:
+    with launch.Running(workspace, Options(main_job=False, second_catalog=everything), terminal.step) as running:
         environment = {**os.environ, "ICEFALL_STACK": str(running.run / "stack.json")}
         if everything:
             environment["ICEFALL_TEST_ALL"] = "1"

@@ -7,6 +7,7 @@
 
 mod build;
 mod environments;
+mod java_parts;
 mod lint;
 mod python;
 mod step;
@@ -25,7 +26,7 @@ cargo xtask <command>
   demo  [--records N] [--bad PERMILLE] [--rate R] [--kafka embedded|HOST:PORT] [--keep] [--json]
         [--sabotage drop|double|alter|lose-dead-letter]
                                                the main job, end to end, verified by two readers
-  test  [--all] [arguments of cargo test]      every test, on a stack of its own
+  test  [--all] [arguments of cargo test]      every test, on a stack of its own; --all: also those that need Java
   bench [--json]                               the benchmarks, on release builds
   lint                                         formatting, clippy and docs, with no warning allowed
 
@@ -57,7 +58,11 @@ fn run(command: &str, arguments: &[OsString]) -> Result<ExitCode, StepFailed> {
         "down" => Err(environments::ensure()?.hand_over("icefall_local", command, arguments)),
         "test" => {
             let tools = environments::ensure()?;
-            build::everything_tested()?;
+            let all = asks_for_all(arguments);
+            if all {
+                java_parts::ensure()?;
+            }
+            build::everything_tested(all)?;
             Err(tools.hand_over("icefall_local", command, arguments))
         }
         "bench" => {
@@ -79,6 +84,23 @@ fn run(command: &str, arguments: &[OsString]) -> Result<ExitCode, StepFailed> {
     }
 }
 
+/// Whether `--all` is one of the run's own arguments; those after `--` are a test's.
+fn asks_for_all(arguments: &[OsString]) -> bool {
+    arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--all")
+}
+
 fn asks_for_help(arguments: &[OsString]) -> bool {
     arguments.iter().any(|argument| argument == "--help" || argument == "-h")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn java_is_needed_only_by_who_asks_for_all() {
+        let asks = |line: &str| asks_for_all(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(asks("--all ledger"));
+        assert!(!asks("ledger -- --all"));
+    }
 }
