@@ -18,14 +18,20 @@ pub fn click(n: u64) -> String {
     .to_string()
 }
 
-/// An event of one partition whose records have these values, from offset `first` on.
+/// An event of one partition of [`TOPIC`] whose records have these values, from offset `first` on.
 #[must_use]
 pub fn event(partition: i32, first: u64, values: &[String]) -> Vec<u8> {
+    event_of(TOPIC, partition, first, values)
+}
+
+/// The same of another topic.
+#[must_use]
+pub fn event_of(topic: &str, partition: i32, first: u64, values: &[String]) -> Vec<u8> {
     let records: Vec<Value> = (first..)
         .zip(values)
         .map(|(offset, value)| {
             json!({
-                "topic": TOPIC, "partition": partition, "offset": offset,
+                "topic": topic, "partition": partition, "offset": offset,
                 "timestamp": 1_772_000_000_000_u64 + offset, "timestampType": "CREATE_TIME",
                 "key": STANDARD.encode(offset.to_string()), "value": STANDARD.encode(value), "headers": [],
             })
@@ -33,7 +39,7 @@ pub fn event(partition: i32, first: u64, values: &[String]) -> Vec<u8> {
         .collect();
     let event = json!({
         "eventSource": "SelfManagedKafka", "bootstrapServers": "127.0.0.1:9092",
-        "records": { format!("{TOPIC}-{partition}"): records },
+        "records": { format!("{topic}-{partition}"): records },
     });
     event.to_string().into_bytes()
 }

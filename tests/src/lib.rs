@@ -10,10 +10,14 @@ mod event;
 mod lake;
 mod log;
 mod pipeline;
+mod readers;
 mod stack;
+mod watched;
 
-pub use event::{TOPIC, click, event};
+pub use event::{TOPIC, click, event, event_of};
 pub use lake::{dead_letters, event_ids, metadata};
 pub use log::Log;
 pub use pipeline::{Pipeline, SECRETS, closed_port, reasons};
-pub use stack::{Service, Stack};
+pub use readers::{Question, Reader, Row};
+pub use stack::{Service, Stack, WhichCatalog};
+pub use watched::{Watched, WatchedCatalog};

@@ -72,7 +72,10 @@ def _test(workspace: Workspace, everything: bool, arguments: Sequence[str], term
         environment = {**os.environ, "ICEFALL_STACK": str(running.run / "stack.json")}
         if everything:
             environment["ICEFALL_TEST_ALL"] = "1"
-        for name, command in _suites(workspace, arguments):
+        suites = _suites(workspace, arguments)
+        if everything:
+            suites.append(("Rust tests on the second catalog", _second_catalog(arguments)))
+        for name, command in suites:
             terminal.step(name)
             started = time.monotonic()
             code = subprocess.run(command, cwd=workspace.repository, env=environment).returncode
@@ -95,6 +98,28 @@ def _suites(workspace: Workspace, arguments: Sequence[str]) -> list[tuple[str, l
         tests = workspace.repository / "tools" / "local" / "tests"
         suites.append(("tests of the local tools", [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests]))
     return suites
+
+
+_ON_BOTH_CATALOGS = ("promises", "conformance", "refusals", "cases", "readers")
+"""The test targets that are run once more, on the second catalog. `second_catalog` is run on that one alone."""
+_NOT_ITS_HABIT = ("the_catalogs_secret_is_wrong", "the_committers_catalog_secret_is_wrong")
+"""Tests of what the second catalog doesn't do: it asks nobody for a key."""
+
+
+def _second_catalog(arguments: Sequence[str]) -> list[str | Path]:
+    """The same arguments of `cargo test`; targets that they select replace the usual ones."""
+    own, rest = list(arguments), []
+    if "--" in own:
+        own, rest = own[: own.index("--")], own[own.index("--") + 1 :]
+    usual = [word for target in (*_ON_BOTH_CATALOGS, "second_catalog") for word in ("--test", target)]
+    targets = [] if any(word.startswith(("--test", "--lib")) for word in own) else usual
+    skipped = [word for name in _NOT_ITS_HABIT for word in ("--skip", name)]
+    keep_going = [] if arguments else ["--no-fail-fast"]
+    cargo = os.environ.get("CARGO", "cargo")
+    return [
+        "env", "ICEFALL_STACK_CATALOG=second",
+        cargo, "test", "--workspace", *keep_going, *targets, *own, "--", *skipped, *rest,
+    ]  # fmt: skip
 
 
 def _reporting(terminal: Terminal, work: Callable[[], int]) -> int:
