@@ -11,10 +11,14 @@ pub mod fuzz;
 mod lake;
 mod log;
 mod pipeline;
+mod readers;
 mod stack;
+mod watched;
 
 pub use event::{OTHER_TOPIC, TOPIC, click, event, event_of};
 pub use lake::{DeadLetterRow, dead_letter_rows, dead_letters, event_ids, metadata};
 pub use log::Log;
 pub use pipeline::{Pipeline, SECRETS, closed_port, reasons};
-pub use stack::{Service, Stack};
+pub use readers::{Question, Reader, Row};
+pub use stack::{Service, Stack, WhichCatalog};
+pub use watched::{Watched, WatchedCatalog};

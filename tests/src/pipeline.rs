@@ -3,17 +3,18 @@
 use std::error::Error;
 use std::iter;
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::time::Duration;
 
 use iceberg::{NamespaceIdent, TableIdent};
+use icefall_catalog::Catalog;
 use icefall_clock::{Clock, Entropy, SystemClock, SystemEntropy};
 use icefall_committer::{Committer, DrainError};
 use icefall_parts::Parts;
 use icefall_settings::{Environment, Settings};
 use icefall_writer::{Writer, WriterError};
 
-use crate::event::{OTHER_TOPIC, TOPIC};
-use crate::{Service, Stack};
+use crate::{OTHER_TOPIC, Service, Stack, WhichCatalog};
 
 /// The settings' keys under which secrets stand, by part.
 pub const SECRETS: [&str; 4] = [
@@ -25,6 +26,24 @@ pub const SECRETS: [&str; 4] = [
 /// How long an invocation of the committer may take.
 const INVOCATION: Duration = Duration::from_mins(2);
 
+/// The table that most tests use.
+const TABLE: &str = r#"
+[[table]]
+name = "NAMESPACE.clicks"
+partition_by = ["hour(event_time)"]
+columns = [
+  { name = "event_id", type = "string", required = true },
+  { name = "user_id", type = "long" },
+  { name = "event_time", type = "timestamptz", required = true },
+]
+"#;
+/// The route of [`TOPIC`](crate::TOPIC) to it.
+const ROUTE: &str = r#"
+[[route]]
+topic = "clicks"
+table = "NAMESPACE.clicks"
+"#;
+
 /// Settings for one test, with a namespace, a queue and a prefix that no other test uses.
 #[derive(Clone, Debug)]
 pub struct Pipeline {
@@ -32,8 +51,8 @@ pub struct Pipeline {
     name: String,
     queue_url: String,
     overrides: Vec<(&'static str, String)>,
-    declares_table: bool,
-    has_other_table: bool,
+    /// Tables and routes as TOML.
+    tables: String,
 }
 
 impl Pipeline {
@@ -43,10 +62,19 @@ impl Pipeline {
     ///
     /// Without a stack.
     pub async fn new(name: &str, visibility_s: u32) -> Self {
-        let stack = Stack::from_env();
+        Self::on(Stack::from_env(), name, visibility_s).await
+    }
+
+    /// The same on this stack.
+    ///
+    /// # Panics
+    ///
+    /// When its queue can't be made.
+    pub async fn on(stack: Stack, name: &str, visibility_s: u32) -> Self {
         let name = format!("{name}-{:08x}", SystemEntropy.bits() >> 32);
         let queue_url = stack.new_queue(&name, visibility_s).await;
-        Self { stack, name, queue_url, overrides: Vec::new(), declares_table: true, has_other_table: false }
+        let pipeline = Self { stack, name, queue_url, overrides: Vec::new(), tables: String::new() };
+        pipeline.declaring(&format!("{TABLE}{ROUTE}"))
     }
 
     /// The same with one setting overridden, as the environment does it.
@@ -60,13 +88,21 @@ impl Pipeline {
     /// The same without the table's columns: then nobody creates it.
     #[must_use]
     pub fn undeclared(&self) -> Self {
-        Self { declares_table: false, ..self.clone() }
+        self.declaring(ROUTE)
+    }
+
+    /// The same with these tables and routes, as TOML in which `NAMESPACE` stands for its namespace.
+    #[must_use]
+    pub fn declaring(&self, tables_and_routes: &str) -> Self {
+        Self { tables: tables_and_routes.replace("NAMESPACE", &self.namespace_name()), ..self.clone() }
     }
 
     /// The same with a second table, to which [`OTHER_TOPIC`] is routed.
     #[must_use]
     pub fn with_other_table(&self) -> Self {
-        Self { has_other_table: true, ..self.clone() }
+        let table = TABLE.replace("clicks", "others");
+        let route = format!("[[route]]\ntopic = \"{OTHER_TOPIC}\"\ntable = \"NAMESPACE.others\"\n");
+        self.declaring(&format!("{TABLE}{table}{ROUTE}{route}"))
     }
 
     /// The stack that it is on.
@@ -81,7 +117,7 @@ impl Pipeline {
         NamespaceIdent::new(self.namespace_name())
     }
 
-    /// Its table, to which [`TOPIC`] is routed.
+    /// Its table, to which [`TOPIC`](crate::TOPIC) is routed.
     #[must_use]
     pub fn table(&self) -> TableIdent {
         TableIdent::new(self.namespace(), "clicks".to_owned())
@@ -91,6 +127,12 @@ impl Pipeline {
     #[must_use]
     pub fn other_table(&self) -> TableIdent {
         TableIdent::new(self.namespace(), "others".to_owned())
+    }
+
+    /// The same with a queue of its own, as another deployment on the same tables would have.
+    pub async fn with_queue(&self, name: &str, visibility_s: u32) -> Self {
+        let queue_url = self.stack.new_queue(&format!("{}-{name}", self.name), visibility_s).await;
+        Self { queue_url, ..self.clone() }
     }
 
     /// The adapters that its settings describe, made as the functions make them.
@@ -117,7 +159,20 @@ impl Pipeline {
     ///
     /// When the settings are wrong.
     pub async fn drain(&self) -> Result<icefall_committer::Report, DrainError> {
+        self.drain_through(|catalog| catalog).await
+    }
+
+    /// The same, with something of a test's own before the catalog.
+    ///
+    /// # Panics
+    ///
+    /// When the settings are wrong.
+    pub async fn drain_through(
+        &self,
+        before: impl FnOnce(Arc<dyn Catalog>) -> Arc<dyn Catalog>,
+    ) -> Result<icefall_committer::Report, DrainError> {
         let Parts { settings, catalog, tables, ops, queue, clock, entropy, metrics } = self.parts().await;
+        let catalog = before(catalog);
         let ports = icefall_committer::Ports { catalog, tables, ops, queue, clock, entropy, metrics };
         let committer = Committer::new(settings, ports).expect("a committer");
         committer.drain(SystemClock.now().plus(INVOCATION)).await
@@ -131,12 +186,6 @@ impl Pipeline {
     fn settings(&self) -> String {
         let Stack { warehouse, ops_bucket, catalog, store, ops, queue, .. } = &self.stack;
         let (name, namespace, url) = (&self.name, self.namespace_name(), &self.queue_url);
-        let table = if self.declares_table { declared(&namespace, "clicks") } else { String::new() };
-        let (other_table, other_route) = if self.has_other_table {
-            (declared(&namespace, "others"), route(OTHER_TOPIC, &namespace, "others"))
-        } else {
-            (String::new(), String::new())
-        };
         format!(
             r#"
 pipeline = "{name}"
@@ -147,8 +196,7 @@ dead_letters = {{ table = "{namespace}.dead_letters" }}
 [catalog]
 uri = "{uri}"
 warehouse = "{warehouse}"
-sign = {{ name = "s3tables", region = "{region}" }}
-{catalog_key}
+{signing}
 
 [store]
 {store}
@@ -164,15 +212,11 @@ path_style = true
 url = "{url}"
 {queue}
 
-{table}
-{other_table}
-{route}
-{other_route}
+{tables}
 "#,
-            route = route(TOPIC, &namespace, "clicks"),
             uri = catalog.endpoint,
-            region = catalog.region,
-            catalog_key = credentials(catalog),
+            signing = if self.stack.which == WhichCatalog::First { signing(catalog) } else { String::new() },
+            tables = self.tables,
             store = reached(store),
             ops = reached(ops),
             queue = reached(queue),
@@ -180,22 +224,9 @@ url = "{url}"
     }
 }
 
-fn route(topic: &str, namespace: &str, table: &str) -> String {
-    format!("[[route]]\ntopic = \"{topic}\"\ntable = \"{namespace}.{table}\"\n")
-}
-
-fn declared(namespace: &str, table: &str) -> String {
-    format!(
-        r#"[[table]]
-name = "{namespace}.{table}"
-partition_by = ["hour(event_time)"]
-columns = [
-  {{ name = "event_id", type = "string", required = true }},
-  {{ name = "user_id", type = "long" }},
-  {{ name = "event_time", type = "timestamptz", required = true }},
-]
-"#
-    )
+fn signing(service: &Service) -> String {
+    let region = &service.region;
+    format!("sign = {{ name = \"s3tables\", region = \"{region}\" }}\n{}", credentials(service))
 }
 
 fn reached(service: &Service) -> String {

@@ -11,10 +11,16 @@ use serde::Deserialize;
 
 /// The variable that names the stack's description.
 const VARIABLE: &str = "ICEFALL_STACK";
+/// The variable that names the catalog to test on; the first without.
+const CATALOG_VARIABLE: &str = "ICEFALL_STACK_CATALOG";
 
 /// A stack that is up. Its file has more in it, which the tests don't need.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Stack {
+    /// Which catalog `warehouse`, `table_bucket` and `catalog` are of.
+    #[serde(skip)]
+    pub which: WhichCatalog,
+    second_catalog: Option<SecondCatalog>,
     /// The warehouse, as the catalog takes it.
     pub warehouse: String,
     /// The bucket that tables live in.
@@ -29,6 +35,27 @@ pub struct Stack {
     pub ops: Service,
     /// The SQS server.
     pub queue: Service,
+}
+
+/// One of the stack's catalogs.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum WhichCatalog {
+    /// SeaweedFS's, with a table bucket.
+    #[default]
+    First,
+    /// Apache Iceberg's own, with an ordinary bucket. It asks for no signature.
+    Second,
+    /// The same on two databases that lack each other's tables: an answer of 500 says nothing about what was done.
+    Split,
+}
+
+/// Apache Iceberg's own catalog, as the stack describes it.
+#[derive(Clone, Debug, Deserialize)]
+struct SecondCatalog {
+    uri: String,
+    split_uri: String,
+    warehouse: String,
+    bucket: String,
 }
 
 /// One part, reached without the run's proxies, and its key.
@@ -53,10 +80,55 @@ impl Stack {
     /// When there is none: these tests prove nothing without real parts, so they are never skipped.
     #[must_use]
     pub fn from_env() -> Self {
+        let text =
+            fs::read(Self::file()).expect("the stack's description can't be read: run `cargo xtask test`");
+        let stack: Self =
+            serde_json::from_slice(&text).expect("the stack's description is not the JSON that it should be");
+        match env::var(CATALOG_VARIABLE).as_deref() {
+            Ok("second") => stack.on(WhichCatalog::Second),
+            named => {
+                assert!(named.unwrap_or("first") == "first", "{CATALOG_VARIABLE} must be first or second");
+                stack
+            }
+        }
+    }
+
+    /// The same stack with another of its catalogs.
+    ///
+    /// # Panics
+    ///
+    /// When that one is not up.
+    #[must_use]
+    pub fn on(mut self, which: WhichCatalog) -> Self {
+        let second = self.second_catalog.clone();
+        let second = second.expect("the second catalog is not up: run `cargo xtask test --all`");
+        self.catalog = Service {
+            endpoint: if which == WhichCatalog::Split { second.split_uri } else { second.uri },
+            region: String::new(),
+            access_key_id: String::new(),
+            secret_access_key: String::new(),
+        };
+        self.warehouse = second.warehouse;
+        self.table_bucket = second.bucket;
+        self.which = which;
+        self
+    }
+
+    /// Whether what needs Java is up.
+    #[must_use]
+    pub fn has_java(&self) -> bool {
+        self.second_catalog.is_some()
+    }
+
+    /// The file that describes it.
+    ///
+    /// # Panics
+    ///
+    /// When there is none.
+    #[must_use]
+    pub fn file() -> PathBuf {
         let path = env::var_os(VARIABLE).map(PathBuf::from);
-        let path = path.expect("no stack is up for this test: run `cargo xtask test`, which starts one");
-        let text = fs::read(&path).expect("the stack's description can't be read: run `cargo xtask test`");
-        serde_json::from_slice(&text).expect("the stack's description is not the JSON that it should be")
+        path.expect("no stack is up for this test: run `cargo xtask test`, which starts one")
     }
 
     /// The URL of a new queue of that name. Messages that were received and not deleted come back after

@@ -1,8 +1,8 @@
 //! The suites that the fakes pass, on the real parts and through the real adapters.
 
 use icefall_store::Location;
-use icefall_testkit::{catalog_conformance, queue_conformance, store_conformance};
-use icefall_tests::Pipeline;
+use icefall_testkit::{Habits, catalog_conformance, queue_conformance, store_conformance};
+use icefall_tests::{Pipeline, WhichCatalog};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_table_bucket_is_a_store() {
@@ -34,5 +34,9 @@ async fn the_queue_is_a_commit_queue() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_catalog_is_a_catalog() {
     let pipeline = Pipeline::new("conform-catalog", 30).await;
-    catalog_conformance(&*pipeline.parts().await.catalog, &pipeline.namespace()).await;
+    let habits = match pipeline.stack().which {
+        WhichCatalog::First => Habits::SEAWEEDFS,
+        WhichCatalog::Second | WhichCatalog::Split => Habits::ICEBERG,
+    };
+    catalog_conformance(&*pipeline.parts().await.catalog, &pipeline.namespace(), &habits).await;
 }

@@ -92,7 +92,8 @@ async fn the_table_is_missing() {
     let written = reasons(&bad.write(&records()).await.unwrap_err());
     assert_says(&written, &[&table, "create it, or correct its name"]);
     declared.drain().await.unwrap();
-    fails_then_lands(&declared, &declared.with(SECRETS[0], WRONG), &["403"]).await;
+    let unreachable = declared.with("ICEFALL__CATALOG__URI", closed_port());
+    fails_then_lands(&declared, &unreachable, &["unreachable: check catalog.uri"]).await;
 }
 
 #[tokio::test]

@@ -25,6 +25,9 @@ use crate::transport::{Failure, Request, Transport};
 use crate::wire::{self, TablesPage, WireError};
 use crate::{Catalog, Commit, CommitOutcome, LoadedTable, Namespace, NewTable, Snapshots};
 
+/// The id of a new table's partition spec.
+const FIRST_SPEC_ID: i32 = 0;
+
 /// A catalog behind the Iceberg REST protocol.
 #[derive(Debug)]
 pub struct RestCatalog {
@@ -136,7 +139,8 @@ impl RestCatalog {
             name: table.name().to_owned(),
             location: new.location.clone(),
             schema: new.schema.clone(),
-            partition_spec: Some(new.partition_spec.clone()),
+            // Iceberg's Java code, and so every catalog built on it, can't read a spec without its id.
+            partition_spec: Some(new.partition_spec.clone().with_spec_id(FIRST_SPEC_ID)),
             write_order: None,
             stage_create: Some(false),
             properties: new.properties.clone().into_iter().collect(),

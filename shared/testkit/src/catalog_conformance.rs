@@ -1,8 +1,8 @@
 //! What every catalog must do, fake or real, for the ledger's compare-and-swap to hold.
 //!
 //! The suite makes snapshots without files: a catalog doesn't read them, and what is tested is metadata. Where real
-//! catalogs differ and Icefall allows for it (creating a table twice, listing referenced snapshots alone), the suite
-//! asks for what Icefall relies on and no more.
+//! catalogs differ and Icefall allows for it, the difference is one of [`Habits`], stated for each catalog that the
+//! suite runs on, and checked: a catalog that changes its habits is noticed.
 
 #![expect(clippy::expect_used, reason = "a conformance suite fails by panicking")]
 
@@ -23,16 +23,46 @@ const LARGE: usize = 200_000;
 /// How many commits race for one place.
 const RACERS: usize = 8;
 
+/// What some catalogs do and others don't, and Icefall allows for either way.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a habit of its own")]
+pub struct Habits {
+    /// Creating a table that is there is refused; else the answer is the old table.
+    pub refuses_to_create_twice: bool,
+    /// Of creations that race one succeeds; else several are told that they did, each with a table of its own.
+    pub one_racing_creation_wins: bool,
+    /// Asked for referenced snapshots alone, it leaves the others out; else it answers with all.
+    pub leaves_out_unreferenced_snapshots: bool,
+    /// A commit that changes nothing writes new metadata; else the old stays where it is.
+    pub an_empty_commit_writes_metadata: bool,
+}
+
+impl Habits {
+    /// Of a catalog that takes the specification at its word.
+    pub const STRICT: Self = Self {
+        refuses_to_create_twice: true,
+        one_racing_creation_wins: true,
+        leaves_out_unreferenced_snapshots: true,
+        an_empty_commit_writes_metadata: true,
+    };
+    /// Of SeaweedFS 4.48.
+    pub const SEAWEEDFS: Self =
+        Self { refuses_to_create_twice: false, one_racing_creation_wins: false, ..Self::STRICT };
+    /// Of Apache Iceberg's own REST catalog, 1.11.
+    pub const ICEBERG: Self = Self { an_empty_commit_writes_metadata: false, ..Self::STRICT };
+}
+
 /// Runs the suite in `namespace`, which must not exist yet and belongs to the suite. Its tables are left there.
 ///
 /// # Panics
 ///
-/// On what a catalog does wrong.
-pub async fn catalog_conformance(catalog: &dyn Catalog, namespace: &NamespaceIdent) {
+/// On what a catalog does wrong, and on what it does against its `habits`.
+pub async fn catalog_conformance(catalog: &dyn Catalog, namespace: &NamespaceIdent, habits: &Habits) {
     namespaces_are_created_once(catalog, namespace).await;
     tells_what_is_missing(catalog, namespace).await;
-    let suite = Suite { catalog, namespace };
+    let suite = Suite { catalog, namespace, habits };
     suite.creates_what_it_was_told().await;
+    suite.creations_that_race_make_one_table().await;
     suite.commits_on_what_was_loaded().await;
     suite.refuses_what_was_not_loaded().await;
     suite.a_refused_commit_leaves_nothing().await;
@@ -42,6 +72,7 @@ pub async fn catalog_conformance(catalog: &dyn Catalog, namespace: &NamespaceIde
     suite.keeps_large_properties().await;
     suite.removes_properties().await;
     suite.lists_referenced_snapshots().await;
+    suite.an_empty_commit_changes_nothing().await;
     suite.evolves_schemas().await;
 }
 
@@ -74,6 +105,7 @@ async fn tells_what_is_missing(catalog: &dyn Catalog, namespace: &NamespaceIdent
 struct Suite<'a> {
     catalog: &'a dyn Catalog,
     namespace: &'a NamespaceIdent,
+    habits: &'a Habits,
 }
 
 impl Suite<'_> {
@@ -137,10 +169,29 @@ impl Suite<'_> {
         let listed = self.catalog.list_tables(self.namespace).await.expect("list");
         assert_eq!(listed, std::slice::from_ref(&table));
         match self.catalog.create_table(&table, &wanted).await {
-            Err(CatalogError::AlreadyExists(_)) => {}
-            Ok(again) => assert_eq!(again.metadata.uuid(), loaded.uuid(), "the old table stays"),
+            Err(CatalogError::AlreadyExists(_)) => assert!(self.habits.refuses_to_create_twice),
+            Ok(again) => {
+                assert!(!self.habits.refuses_to_create_twice);
+                assert_eq!(again.metadata.uuid(), loaded.uuid(), "the old table stays");
+            }
             Err(error) => fail(&format!("creating twice: {error:?}")),
         }
+    }
+
+    /// Whoever was told what: afterwards there is one table, and it stays.
+    async fn creations_that_race_make_one_table(&self) {
+        let (table, wanted) = (self.ident("created_at_once"), new_table());
+        let answers = join_all((0..RACERS).map(|_| self.catalog.create_table(&table, &wanted))).await;
+        let won = answers.iter().filter(|answer| answer.is_ok()).count();
+        let refused =
+            answers.iter().filter(|answer| matches!(answer, Err(CatalogError::AlreadyExists(_)))).count();
+        assert_eq!(won + refused, RACERS, "{answers:?}");
+        if self.habits.one_racing_creation_wins {
+            assert_eq!(won, 1, "{answers:?}");
+        }
+        let loaded = self.load(&table).await;
+        assert!(answers.iter().flatten().any(|answer| answer.metadata.uuid() == loaded.uuid()));
+        assert_eq!(loaded, self.load(&table).await);
     }
 
     async fn commits_on_what_was_loaded(&self) {
@@ -258,13 +309,28 @@ impl Suite<'_> {
         assert_eq!(metadata.snapshots().count(), 3);
         let referenced = self.catalog.load_table(&table, Snapshots::Refs).await.expect("load").metadata;
         assert_eq!(referenced.current_snapshot(), metadata.current_snapshot(), "main's snapshot is listed");
-        assert!(referenced.snapshots().count() <= 3);
+        let listed = if self.habits.leaves_out_unreferenced_snapshots { 1 } else { 3 };
+        assert_eq!(referenced.snapshots().count(), listed);
         assert_eq!(
             (referenced.uuid(), referenced.last_sequence_number(), referenced.properties()),
             (metadata.uuid(), metadata.last_sequence_number(), metadata.properties())
         );
         self.append_once(&table, &referenced).await;
         assert_eq!(self.load(&table).await.snapshots().count(), 4, "none of the others is lost by that");
+    }
+
+    async fn an_empty_commit_changes_nothing(&self) {
+        let (table, _) = self.new_table("unchanged").await;
+        let load = || self.catalog.load_table(&table, Snapshots::All);
+        let before = load().await.expect("load");
+        let nothing = commit(assertions(&before.metadata), Vec::new());
+        let outcome = self.catalog.commit(&table, &nothing).await;
+        assert!(matches!(outcome, CommitOutcome::Committed(_)), "{outcome:?}");
+        let after = load().await.expect("load");
+        assert_eq!(before.metadata.current_snapshot_id(), after.metadata.current_snapshot_id());
+        assert_eq!(before.metadata.properties(), after.metadata.properties());
+        let written = before.metadata_location != after.metadata_location;
+        assert_eq!(written, self.habits.an_empty_commit_writes_metadata);
     }
 
     async fn evolves_schemas(&self) {

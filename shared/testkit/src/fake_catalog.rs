@@ -323,7 +323,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::{FakeClock, catalog_conformance};
+    use crate::{FakeClock, Habits, catalog_conformance};
 
     fn new_table() -> NewTable {
         let field = NestedField::optional(5, "id", Type::Primitive(PrimitiveType::Long));
@@ -349,7 +349,8 @@ mod tests {
     #[tokio::test]
     async fn the_fake_is_a_catalog() {
         let catalog = FakeCatalog::new(Arc::new(FakeClock::default()));
-        catalog_conformance(&catalog, &NamespaceIdent::new("conformance".to_owned())).await;
+        let namespace = NamespaceIdent::new("conformance".to_owned());
+        catalog_conformance(&catalog, &namespace, &Habits::STRICT).await;
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ mod queue_conformance;
 mod scripted_server;
 mod store_conformance;
 
-pub use catalog_conformance::catalog_conformance;
+pub use catalog_conformance::{Habits, catalog_conformance};
 pub use clock::{FakeClock, SeededEntropy};
 pub use fake_catalog::FakeCatalog;
 pub use fake_queue::FakeQueue;

@@ -81,11 +81,15 @@ def test(workspace: Workspace, options: argparse.Namespace, arguments: Sequence[
 
 def _test(workspace: Workspace, options: argparse.Namespace, arguments: Sequence[str], terminal: Terminal) -> int:
     results: list[tuple[str, int, float]] = []
-    with launch.Running(workspace, Options(kafka=options.kafka, main_job=False), terminal.step) as running:
+    wanted = Options(kafka=options.kafka, main_job=False, second_catalog=options.all)
+    with launch.Running(workspace, wanted, terminal.step) as running:
         environment = {**os.environ, "ICEFALL_STACK": str(running.run / "stack.json")}
         if options.all:
             environment["ICEFALL_TEST_ALL"] = "1"
-        for name, command in _suites(workspace, arguments, everything):
+        suites = _suites(workspace, arguments, options.all)
+        if options.all:
+            suites.append(("Rust tests on the second catalog", _second_catalog(arguments)))
+        for name, command in suites:
             terminal.step(name)
             started = time.monotonic()
             code = subprocess.run(command, cwd=workspace.repository, env=environment).returncode
@@ -119,6 +123,28 @@ def _suites(workspace: Workspace, arguments: Sequence[str], everything: bool) ->
 
 def _pytest(python: str | Path, tests: Path) -> list[str | Path]:
     return [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests]
+
+
+_ON_BOTH_CATALOGS = ("promises", "conformance", "refusals", "cases", "readers")
+"""The test targets that are run once more, on the second catalog. `second_catalog` is run on that one alone."""
+_NOT_ITS_HABIT = ("the_catalogs_secret_is_wrong", "the_committers_catalog_secret_is_wrong")
+"""Tests of what the second catalog doesn't do: it asks nobody for a key."""
+
+
+def _second_catalog(arguments: Sequence[str]) -> list[str | Path]:
+    """The same arguments of `cargo test`; targets that they select replace the usual ones."""
+    own, rest = list(arguments), []
+    if "--" in own:
+        own, rest = own[: own.index("--")], own[own.index("--") + 1 :]
+    usual = [word for target in (*_ON_BOTH_CATALOGS, "second_catalog") for word in ("--test", target)]
+    targets = [] if any(word.startswith(("--test", "--lib")) for word in own) else usual
+    skipped = [word for name in _NOT_ITS_HABIT for word in ("--skip", name)]
+    keep_going = [] if arguments else ["--no-fail-fast"]
+    cargo = os.environ.get("CARGO", "cargo")
+    return [
+        "env", "ICEFALL_STACK_CATALOG=second",
+        cargo, "test", "--workspace", *keep_going, *targets, *own, "--", *skipped, *rest,
+    ]  # fmt: skip
 
 
 def _reporting(terminal: Terminal, work: Callable[[], int]) -> int:

@@ -32,7 +32,8 @@ class Credentials:
     ops: KeyPair
     queue: KeyPair
     reader: KeyPair
+    second_catalog: KeyPair
 
     @classmethod
     def random(cls) -> Credentials:
-        return cls(*(KeyPair.random(hint) for hint in ("catalog", "store", "ops", "queue", "reader")))
+        return cls(*(KeyPair.random(hint) for hint in ("catalog", "store", "ops", "queue", "reader", "second")))

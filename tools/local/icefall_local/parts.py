@@ -12,6 +12,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from icefall_local import second_catalog
 from icefall_local.credentials import Credentials
 from icefall_local.ports import LOOPBACK, Ports
 from icefall_local.processes import Part
@@ -44,7 +45,7 @@ def start_lakehouse(workspace: Workspace, run: Path, ports: Ports, credentials: 
         f"-s3.port={s3_port}", f"-s3.port.iceberg={catalog_port}", "-s3.port.lance=0", f"-s3.config={identities}",
         f"-admin.port={ports.free()}", "-admin.ui=false", "-webdav=false", "-master.telemetry=false",
         "-master.volumeSizeLimitMB=64", "-volume.preStopSeconds=0", "-s3.autoCreateBucket=false",
-        f"-tableBucket={TABLE_BUCKET}", f"-bucket={OPS_BUCKET}",
+        f"-tableBucket={TABLE_BUCKET}", f"-bucket={OPS_BUCKET},{second_catalog.BUCKET}",
     ]  # fmt: skip
     log = run / "log" / "seaweedfs.log"
     part = Part.start("SeaweedFS", command, log, {"GOMEMLIMIT": "1500MiB"})
@@ -56,8 +57,9 @@ def _identities(credentials: Credentials) -> dict[str, object]:
     """The catalog's key may not touch objects, the store's may not touch the catalog nor the ops bucket."""
     allowed = {
         "catalog": (credentials.catalog, ["s3tables:*"]),
-        "store": (credentials.store, [f"{verb}:{TABLE_BUCKET}" for verb in ("Read", "Write", "List")]),
-        "ops": (credentials.ops, [f"{verb}:{OPS_BUCKET}" for verb in ("Read", "Write", "List")]),
+        "store": (credentials.store, _may_use(TABLE_BUCKET, second_catalog.BUCKET)),
+        "ops": (credentials.ops, _may_use(OPS_BUCKET)),
+        "second catalog": (credentials.second_catalog, _may_use(second_catalog.BUCKET)),
         "reader": (credentials.reader, ["Admin", "Read", "Write", "List", "Tagging"]),
     }
     return {
@@ -70,6 +72,10 @@ def _identities(credentials: Credentials) -> dict[str, object]:
             for name, (key, actions) in allowed.items()
         ]
     }
+
+
+def _may_use(*buckets: str) -> list[str]:
+    return [f"{verb}:{bucket}" for bucket in buckets for verb in ("Read", "Write", "List")]
 
 
 def start_queue_server(workspace: Workspace, run: Path, ports: Ports) -> tuple[Part, int]:

@@ -24,17 +24,44 @@ _EXTENSIONS = ("avro", "httpfs", "iceberg")
 
 def catalog_properties(stack: Stack) -> dict[str, str]:
     """What PyIceberg needs to know to open the stack's catalog."""
-    return {
-        "uri": stack.catalog.direct_endpoint,
-        "warehouse": stack.warehouse,
+    signing = {
         "rest.sigv4-enabled": "true",
         "rest.signing-name": "s3tables",
         "rest.signing-region": stack.catalog.region,
         "client.region": stack.catalog.region,
         "client.access-key-id": stack.reader.access_key_id,
         "client.secret-access-key": stack.reader.secret_access_key,
+    }
+    return {
+        "uri": stack.catalog.direct_endpoint,
+        "warehouse": stack.warehouse,
+        **(signing if stack.signed else {}),
         "s3.endpoint": stack.store.direct_endpoint,
         "s3.region": stack.store.region,
+        "s3.access-key-id": stack.reader.access_key_id,
+        "s3.secret-access-key": stack.reader.secret_access_key,
+    }
+
+
+def java_properties(stack: Stack) -> dict[str, str]:
+    """What Iceberg's Java reader needs to know to open the stack's catalog."""
+    signing = {
+        "rest.auth.type": "sigv4",
+        "rest.signing-name": "s3tables",
+        "rest.signing-region": stack.catalog.region,
+        "rest.access-key-id": stack.reader.access_key_id,
+        "rest.secret-access-key": stack.reader.secret_access_key,
+    }
+    return {
+        "type": "rest",
+        "uri": stack.catalog.direct_endpoint,
+        "warehouse": stack.warehouse,
+        **(signing if stack.signed else {}),
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "http-client.type": "apache",
+        "client.region": stack.store.region,
+        "s3.endpoint": stack.store.direct_endpoint,
+        "s3.path-style-access": "true",
         "s3.access-key-id": stack.reader.access_key_id,
         "s3.secret-access-key": stack.reader.secret_access_key,
     }
@@ -76,14 +103,16 @@ def duckdb_statements(stack: Stack) -> list[str]:
     """What a DuckDB session needs to say to open the stack's catalog."""
     key, secret = stack.reader.access_key_id, stack.reader.secret_access_key
     store, catalog = urlsplit(stack.store.direct_endpoint), stack.catalog.direct_endpoint
+    token_server = f"OAUTH2_SERVER_URI '{catalog}/v1/oauth/tokens'"
+    token = f"CREATE SECRET catalog (TYPE iceberg, CLIENT_ID '{key}', CLIENT_SECRET '{secret}', {token_server})"
+    access = "SECRET catalog" if stack.signed else "AUTHORIZATION_TYPE 'none'"
     return [
         *(f"LOAD '{_extension(name)}'" for name in _EXTENSIONS),
         "SET TimeZone = 'UTC'",
         f"CREATE SECRET objects (TYPE s3, KEY_ID '{key}', SECRET '{secret}', REGION '{stack.store.region}', "
         f"ENDPOINT '{store.netloc}', URL_STYLE 'path', USE_SSL false)",
-        f"CREATE SECRET catalog (TYPE iceberg, CLIENT_ID '{key}', CLIENT_SECRET '{secret}', "
-        f"OAUTH2_SERVER_URI '{catalog}/v1/oauth/tokens')",
-        f"ATTACH '{stack.warehouse}' AS lake (TYPE iceberg, ENDPOINT '{catalog}', SECRET catalog)",
+        *([token] if stack.signed else []),
+        f"ATTACH '{stack.warehouse}' AS lake (TYPE iceberg, ENDPOINT '{catalog}', {access})",
     ]
 
 

@@ -33,6 +33,19 @@ class Service:
 
 
 @dataclass(frozen=True)
+class SecondCatalog:
+    """Apache Iceberg's own REST catalog; it asks nobody for a signature."""
+
+    uri: str
+    split_uri: str
+    """The same on two databases that lack each other's tables: it answers 500 to what has landed, now and then."""
+    warehouse: str
+    """As a reader is told; the catalog ignores it."""
+    bucket: str
+    """The ordinary bucket that its tables lie in."""
+
+
+@dataclass(frozen=True)
 class Stack:
     """A stack that is up."""
 
@@ -60,6 +73,10 @@ class Stack:
     """The Invoke API, and the run's own questions and orders below `/local/`."""
     settings: str
     """The functions' settings file."""
+    second_catalog: SecondCatalog | None = None
+    """Up only when it was asked for: it needs Java."""
+    signed: bool = True
+    """Whether the catalog wants its requests signed."""
 
     def write(self, path: Path) -> None:
         """All at once: a reader sees the whole file or none. It holds keys, so only its owner can read it."""
@@ -74,7 +91,19 @@ class Stack:
         for name in ("catalog", "store", "ops", "queue"):
             fields[name] = Service(**fields[name])
         fields["reader"] = KeyPair(**fields["reader"])
+        if fields["second_catalog"] is not None:
+            fields["second_catalog"] = SecondCatalog(**fields["second_catalog"])
         return cls(**fields)
+
+    def on_second_catalog(self) -> Stack:
+        """The same stack with the second catalog in the place of the first."""
+        second = self.second_catalog
+        if second is None:
+            raise ValueError("the second catalog is not up: start through `cargo xtask test --all`")
+        catalog = Service(second.uri, second.uri, "", "", "")
+        return dataclasses.replace(
+            self, catalog=catalog, warehouse=second.warehouse, table_bucket=second.bucket, signed=False
+        )
 
     @property
     def folder(self) -> Path:

@@ -23,7 +23,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from icefall_local import clickstream, parts, scheduler, settings_file
+from icefall_local import clickstream, parts, scheduler, second_catalog, settings_file
 from icefall_local.apache_kafka import ApacheKafka, restarted
 from icefall_local.chaos import Chaos, Wanted
 from icefall_local.credentials import Credentials
@@ -31,11 +31,12 @@ from icefall_local.event_source_mapping import MappingConfig
 from icefall_local.execution_environment import FunctionConfig
 from icefall_local.generator import create_topic
 from icefall_local.http1 import Request, Response, Server, serve
+from icefall_local.java import Java
 from icefall_local.keys_proxy import KeysProxy
 from icefall_local.lambda_host import LambdaHost
 from icefall_local.ports import LOOPBACK, Ports
 from icefall_local.processes import Part
-from icefall_local.stack import Service, Stack
+from icefall_local.stack import SecondCatalog, Service, Stack
 from icefall_local.workspace import Workspace
 
 READY, FAILED = "READY ", "FAILED "
@@ -70,6 +71,8 @@ class Options:
     duplicates: bool = False
     """With any of these three, messages come twice and batches with other boundaries."""
     chaos_seed: int = 7
+    second_catalog: bool = False
+    """Also Apache Iceberg's own catalog, which needs Java."""
     functions: str = ""
     """A folder with the programs `writer` and `committer`; the built ones without."""
 
@@ -145,6 +148,7 @@ class Supervisor:
         queue_part, queue_port = parts.start_queue_server(self._workspace, run, self._ports)
         self._parts.append(queue_part)
         bootstrap = self._start_kafka()
+        second = self._start_second_catalog(lakehouse, keys) if options.second_catalog else None
         services = {
             "catalog": await self._service("catalog", lakehouse.catalog_port, keys),
             "store": await self._service("store", lakehouse.s3_port, keys),
@@ -167,6 +171,7 @@ class Supervisor:
             topic=self._topic(bootstrap),
             lambda_endpoint=f"http://{LOOPBACK}:{self._server.port}",
             settings=str(run / "icefall.toml"),
+            second_catalog=second,
             **services,
         )
 
@@ -185,6 +190,14 @@ class Supervisor:
         part, port = parts.start_broker(self._workspace, self._run, self._ports)
         self._parts.append(part)
         return f"{LOOPBACK}:{port}"
+
+    def _start_second_catalog(self, lakehouse: parts.Lakehouse, keys: Credentials) -> SecondCatalog:
+        self._say("starting the second catalog (Apache Iceberg's)")
+        s3_endpoint = f"http://{LOOPBACK}:{lakehouse.s3_port}"
+        java = Java.here(self._workspace)
+        started, second = second_catalog.start(java, self._run, self._ports, s3_endpoint, keys.second_catalog)
+        self._parts.extend(started)
+        return second
 
     def _topic(self, bootstrap: str) -> str:
         """Creates the topic. On a broker that isn't ours the usual name may be taken: then one of this run's."""

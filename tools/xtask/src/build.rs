@@ -9,6 +9,10 @@ use std::process::Command;
 
 use crate::step::{self, StepFailed};
 
+/// The test target that needs Java. Its manifest says `test = false`, so that it is never among "all tests" by
+/// accident: it is selected by its name, or not at all.
+pub(crate) const SECOND_CATALOG: &str = "second_catalog";
+
 /// `cargo`, the very one that started this program, in the repository's root.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
@@ -40,10 +44,16 @@ pub(crate) fn functions() -> Result<(), StepFailed> {
     build("Building the writer and the committer", &["build", "--workspace", "--bins", "--examples"])
 }
 
-/// Writer, committer and every test, so that nothing compiles while a stack is up.
-pub(crate) fn everything_tested() -> Result<(), StepFailed> {
+/// Writer, committer and every test, so that nothing compiles while a stack is up. `all`: also the tests that need
+/// Java.
+pub(crate) fn everything_tested(all: bool) -> Result<(), StepFailed> {
     functions()?;
-    build("Building the tests", &["test", "--workspace", "--no-run"])
+    build("Building the tests", &["test", "--workspace", "--no-run"])?;
+    if all {
+        let target = ["test", "--workspace", "--no-run", "--test", SECOND_CATALOG];
+        build("Building the tests that need Java", &target)?;
+    }
+    Ok(())
 }
 
 /// Writer and committer as they are deployed, and the function that their init times are compared with.

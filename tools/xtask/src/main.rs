@@ -8,6 +8,7 @@
 mod build;
 mod environments;
 mod fuzz;
+mod java_parts;
 mod lint;
 mod maven;
 mod python;
@@ -29,7 +30,7 @@ cargo xtask <command>
         [--sabotage drop|double|alter|lose-dead-letter]
                                                the main job, end to end, verified by two readers
   test  [--all] [--kafka embedded|apache|HOST:PORT] [arguments of cargo test]
-                                               every test, on a stack of its own
+                                               every test, on a stack of its own; --all: also those that need Java
   bench [--json]                               the benchmarks, on release builds
   fuzz  [TARGET...] [--seconds N]              the fuzz targets of tests/fuzz, 60 seconds each
   lint                                         formatting, clippy and docs, with no warning allowed
@@ -65,13 +66,15 @@ fn run(command: &str, arguments: &[OsString]) -> Result<ExitCode, StepFailed> {
         "down" => Err(environments::ensure()?.hand_over("icefall_local", command, arguments)),
         "test" => {
             let tools = environments::ensure()?;
-            if asks_for_all(arguments) {
+            let all = asks_for_all(arguments);
+            if all {
                 environments::ensure_deployment()?;
+                java_parts::ensure()?;
             }
-            if asks_for_all(arguments) || asks_for_apache_kafka(arguments) {
+            if all || asks_for_apache_kafka(arguments) {
                 maven::ensure_kafka()?;
             }
-            build::everything_tested()?;
+            build::everything_tested(all)?;
             Err(tools.hand_over("icefall_local", command, arguments))
         }
         "bench" => {

@@ -195,6 +195,7 @@ async fn a_creation_is_sent_once_and_an_odd_answer_loaded() {
     let body: serde_json::Value = serde_json::from_slice(&received[0].body).unwrap();
     assert_eq!(body["name"], "clicks");
     assert_eq!(body["stage-create"], false);
+    assert_eq!(body["partition-spec"], json!({"spec-id": 0, "fields": []}), "Java's catalogs want its id");
 
     let server = Server::start(vec![Reply::text(500, "")]);
     let (catalog, _) = client(server.uri());

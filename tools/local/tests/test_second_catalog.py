@@ -1,0 +1,60 @@
+"""What the second catalog and the questions to the readers are made of; the servers themselves are up in Rust's tests."""
+
+import datetime
+import decimal
+
+import pyarrow as pa
+import pytest
+
+from icefall_local.commands import _second_catalog
+from icefall_local.java import Java
+from icefall_local.values import rows
+from icefall_local.workspace import Unusable, Workspace
+
+
+def test_the_tests_of_both_catalogs_are_selected_by_name():
+    command = _second_catalog([])
+    assert command[:2] == ["env", "ICEFALL_STACK_CATALOG=second"]
+    assert command.count("--test") == 6 and "second_catalog" in command
+    assert "--no-fail-fast" in command
+
+
+def test_what_the_caller_selects_replaces_the_usual_and_what_is_skipped_stays():
+    command = _second_catalog(["--test", "readers", "t02", "--", "--nocapture"])
+    assert command.count("--test") == 1 and "--no-fail-fast" not in command
+    before, after = command[: command.index("--")], command[command.index("--") + 1 :]
+    assert before[-3:] == ["--test", "readers", "t02"]
+    assert after[-1] == "--nocapture" and after.count("--skip") == 2
+
+
+def test_what_was_not_built_is_named_with_what_to_do(tmp_path):
+    with pytest.raises(Unusable, match="cargo xtask test --all"):
+        Java.here(Workspace(tmp_path))
+
+
+def test_values_have_one_form():
+    before_1970 = datetime.datetime(1969, 12, 31, 23, 59, 59, 999_999)
+    columns = {
+        "decimal": pa.array([decimal.Decimal("-0.50"), None], pa.decimal128(9, 2)),
+        "micros": pa.array([before_1970, None], pa.timestamp("us")),
+        "zoned": pa.array([-1, None], pa.timestamp("us", tz="UTC")),
+        "nanos": pa.array([-1, None], pa.timestamp("ns")),
+        "time": pa.array([datetime.time(1), None], pa.time64("us")),
+        "bytes": pa.array([b"\xfe\x00", None], pa.binary()),
+        "uuid": pa.array([bytes(range(16)), None], pa.uuid()),
+        "map": pa.array([[("a", [1, None])], None], pa.map_(pa.string(), pa.list_(pa.int64()))),
+        "struct": pa.array([{"x": datetime.date(2024, 2, 29)}, None], pa.struct([("x", pa.date32())])),
+    }
+    first, second = rows(pa.table(columns))
+    assert first == {
+        "decimal": "-0.50",
+        "micros": "1969-12-31T23:59:59.999999",
+        "zoned": "1969-12-31T23:59:59.999999+00:00",
+        "nanos": "1969-12-31T23:59:59.999999999",
+        "time": "01:00:00.000000",
+        "bytes": "fe00",
+        "uuid": "00010203-0405-0607-0809-0a0b0c0d0e0f",
+        "map": [["a", [1, None]]],
+        "struct": {"x": "2024-02-29"},
+    }
+    assert set(second.values()) == {None}
