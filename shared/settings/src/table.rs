@@ -68,7 +68,7 @@ fn partition_fields(
     let texts = raw.unwrap_or_default().into_iter().enumerate();
     let fields = texts.filter_map(|(index, text)| {
         let key = key.at(index);
-        match PartitionField::parse(&text?).and_then(|field| field.check_supported().map(|()| field)) {
+        match PartitionField::parse(&text?) {
             Ok(field) => Some((key, field)),
             Err(problem) => {
                 faults.add(&key, problem);
@@ -197,17 +197,29 @@ fn define(
     Some(Definition { schema, partition_spec })
 }
 
-/// The id of the column that `field` is made of, if it can be.
+/// The id of the column that `field` is made of, if it can be: a declared one, or a field of its structs.
 fn source_id(schema: &Schema, columns: &[Column], field: &PartitionField) -> Result<i32, String> {
-    let column = columns.iter().find(|column| column.name == field.column);
-    let id = schema.field_id_by_name(&field.column).filter(|_| column.is_some());
+    let source = find(columns, &field.column);
+    let id = schema.field_id_by_name(&field.column).filter(|_| source.is_some());
     let id = id.ok_or_else(|| {
         let declared: Vec<_> = columns.iter().map(|column| column.name.as_str()).collect();
         format!("{:?} is no declared column; there are {}", field.column, declared.join(", "))
     })?;
-    let source = column.and_then(|column| match &column.data_type {
+    let source = source.and_then(|source| match source {
         ColumnType::Primitive(primitive) => Some(primitive),
         _ => None,
     });
     field.check_source(source).map(|()| id)
+}
+
+/// The type of the column `path`, dots leading into structs. Fields of lists and maps are none: a row has
+/// many values of them, or none.
+fn find<'a>(columns: &'a [Column], path: &str) -> Option<&'a ColumnType> {
+    let (name, below) = path.split_once('.').map_or((path, None), |(name, below)| (name, Some(below)));
+    let column = columns.iter().find(|column| column.name == name)?;
+    match (below, &column.data_type) {
+        (None, found) => Some(found),
+        (Some(below), ColumnType::Struct(fields)) => find(fields, below),
+        (Some(_), _) => None,
+    }
 }
