@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use iceberg::spec::{FormatVersion, SortOrder, TableMetadata, TableMetadataBuilder};
+use iceberg::spec::{FormatVersion, SnapshotReference, SortOrder, TableMetadata, TableMetadataBuilder};
 use iceberg::{NamespaceIdent, TableIdent, TableUpdate};
 use icefall_catalog::{
     Catalog, CatalogError, Commit, CommitOutcome, LoadedTable, Namespace, NewTable, Operation, Reason,
@@ -54,8 +54,17 @@ impl Entry {
     }
 
     fn loaded(&self) -> LoadedTable {
-        LoadedTable::new(Arc::clone(&self.metadata), Some(self.metadata_location()))
+        loaded(Arc::clone(&self.metadata), self.metadata_location())
     }
+}
+
+/// A table as an answer carries it: its references are there in JSON alone.
+fn loaded(metadata: Arc<TableMetadata>, location: String) -> LoadedTable {
+    let references =
+        serde_json::to_value(&*metadata).ok().and_then(|mut json| json.get_mut("refs").map(Value::take));
+    let references: Option<BTreeMap<String, SnapshotReference>> =
+        references.and_then(|references| serde_json::from_value(references).ok());
+    LoadedTable::new(metadata, Arc::new(references.unwrap_or_default()), Some(location))
 }
 
 impl FakeCatalog {
@@ -165,7 +174,7 @@ impl Catalog for FakeCatalog {
         }
         let metadata = referenced_only(&entry.metadata)
             .map_err(|message| CatalogError::Malformed(refusal(Operation::LoadTable, table, message)))?;
-        Ok(LoadedTable::new(Arc::new(metadata), Some(entry.metadata_location())))
+        Ok(loaded(Arc::new(metadata), entry.metadata_location()))
     }
 
     async fn create_table(&self, table: &TableIdent, new: &NewTable) -> Result<LoadedTable, CatalogError> {

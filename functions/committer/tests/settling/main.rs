@@ -3,6 +3,8 @@
 #![expect(clippy::expect_used, clippy::indexing_slicing, reason = "tests fail by panicking")]
 
 mod bench;
+mod merging;
+mod other_engine;
 
 use std::time::Duration;
 
