@@ -73,6 +73,12 @@ impl PartitionField {
         {
             return Err(format!("{self} has values that {source} can't hold; choose a smaller width"));
         }
+        if *source == PrimitiveType::Uuid && matches!(self.transform, Transform::Identity | Transform::Void) {
+            return Err(format!(
+                "{self} has uuids, which can't be written as partitions yet; use bucket(16, {})",
+                self.column
+            ));
+        }
         if self.transform.result_type(&Type::Primitive(source.clone())).is_ok() {
             return Ok(());
         }
@@ -213,6 +219,7 @@ mod tests {
         assert!(check("truncate(100, t)", &decimal).expect_err("below a byte").contains("smaller width"));
         assert_eq!(check("void(t)", &PrimitiveType::Double), Ok(()));
         assert_eq!(check("t", &PrimitiveType::Float), Ok(()));
+        assert!(check("t", &PrimitiveType::Uuid).expect_err("a uuid").ends_with("use bucket(16, t)"));
         assert!(PartitionField::parse("hour(t)").expect("hour").check_source(None).is_err());
     }
 }

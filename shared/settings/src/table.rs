@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use iceberg::spec::{PrimitiveType, Schema, UnboundPartitionSpec};
+use iceberg::spec::{PrimitiveType, Schema, Type, UnboundPartitionSpec};
 use icefall_manifest::{Branch, TableName};
 
 use crate::fault::{Faults, Key};
@@ -192,9 +192,38 @@ fn define(
         spec = added.map_err(|error| faults.add(key, error.message())).ok()?;
     }
     let partition_spec = spec.build();
+    refuse_same_lengths(&schema, &partition_spec, partition_by, faults)?;
     let bound = partition_spec.clone().bind(Arc::new(schema.clone()));
     bound.map_err(|error| faults.add(&key.child("partition_by"), error.message())).ok()?;
     Some(Definition { schema, partition_spec })
+}
+
+/// Manifests can't hold two partition fields of one decimal or fixed type: the library that writes them names
+/// those types by their lengths alone.
+fn refuse_same_lengths(
+    schema: &Schema,
+    spec: &UnboundPartitionSpec,
+    partition_by: &[(Key, PartitionField)],
+    faults: &mut Faults,
+) -> Option<()> {
+    let mut seen: Vec<Type> = Vec::new();
+    for (field, (key, written)) in spec.fields().iter().zip(partition_by) {
+        let source = schema.field_by_id(field.source_id)?;
+        let Ok(result) = field.transform.result_type(&source.field_type) else { continue };
+        let has_length = matches!(
+            result.as_primitive_type(),
+            Some(PrimitiveType::Decimal { .. } | PrimitiveType::Fixed(_))
+        );
+        if has_length && seen.contains(&result) {
+            let problem = format!(
+                "{written} is the second partition field of type {result}; manifests can't hold two yet"
+            );
+            faults.add(key, problem);
+            return None;
+        }
+        seen.push(result);
+    }
+    Some(())
 }
 
 /// The id of the column that `field` is made of, if it can be: a declared one, or a field of its structs.

@@ -56,6 +56,9 @@ fn partitions_are_those_of_pyiceberg() {
     assert!(fixtures.entries.len() > 1_000);
     for fixture in fixtures.entries {
         let Fixture { column, record, transform, partition, path } = &fixture;
+        if column == "uuid" && !transform.starts_with("bucket") {
+            continue;
+        }
         let (found, folder) = only(column, record, transform.parse().expect("a transform"));
         let found = found.map(|value| value.0.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
         assert_eq!(&found, partition, "{transform} of {column} {record}");
@@ -145,6 +148,8 @@ fn plainly(transform: Transform, kind: &PrimitiveType, value: Option<SingleValue
                 floor.to_le_bytes()[..bytes.len()].to_vec()
             }
         }),
+        // One bucket holds all.
+        Transform::Bucket(1) => int(0),
         _ => None,
     };
     bytes.map(SingleValue)
@@ -157,7 +162,8 @@ fn any_spec() -> impl Strategy<Value = Vec<(&'static str, Transform)>> {
     let hour = ["at", "local", "nanos"].map(|column| (column, Transform::Hour));
     let truncate =
         ["int", "long", "decimal", "city", "binary"].map(|column| (column, Transform::Truncate(3)));
-    let odd = [("city", Transform::Void), ("uuid", Transform::Identity), ("inner.n", Transform::Truncate(2))];
+    let odd =
+        [("city", Transform::Void), ("uuid", Transform::Bucket(1)), ("inner.n", Transform::Truncate(2))];
     let all = [day.as_slice(), &month, &year, &hour, &truncate, &odd].concat();
     prop::sample::subsequence(all, 1..4).prop_filter("no two periods of one column", |fields| {
         let mut columns: Vec<_> = fields.iter().map(|(column, _)| column).collect();
@@ -248,6 +254,8 @@ fn fields_that_no_partition_can_be_made_of_are_refused_by_name() {
         ("map.value", Transform::Identity, "map.value_part is on no column"),
         ("city", Transform::Unknown, "none of Iceberg's transforms"),
         ("inner", Transform::Void, "not of a primitive type"),
+        ("uuid", Transform::Identity, "use bucket"),
+        ("uuid", Transform::Void, "use bucket"),
     ] {
         let error = refused(column, transform);
         assert!(matches!(error, UnsupportedTable::Transform { .. } | UnsupportedTable::NestedSource(_)));
@@ -262,7 +270,9 @@ fn every_scalar_type_can_be_a_partition() {
         "time":"10:20","at":"1969-12-31T23:59:59.999999Z","local":"2024-01-02","nanos":"2024-01-02T00:00:00.000000001Z",
         "city":"a/b","uuid":"f79c3e09-677c-4bbd-a479-3f349cb785e7","fixed":"AAEC","binary":"AP8="}"#;
     let rows = batch(&["{}".to_owned(), row.to_owned(), "{}".to_owned(), row.to_owned()]);
-    for ((name, _), column) in SCALARS.into_iter().zip(rows.columns()) {
+    for ((name, _), column) in
+        SCALARS.into_iter().zip(rows.columns()).filter(|((name, _), _)| *name != "uuid")
+    {
         let files = write(&rows, &spec(&[(name, Transform::Identity)]), &[]);
         let found: Vec<_> =
             files.iter().map(|file| (file.rows.clone(), file.entry.partition.clone())).collect();
