@@ -6,6 +6,7 @@ use std::ops::Range;
 use iceberg::TableUpdate;
 use iceberg::spec::{ManifestContentType, ManifestFile, Transform, UnboundPartitionSpec};
 use icefall_store::{Location, ObjectStore, Operation};
+use proptest::prelude::*;
 
 use crate::bench::{self, Bench, Letters, TABLE, records};
 use crate::other_engine::{delete_equal, delete_positions, entries, manifests, visible};
@@ -131,9 +132,7 @@ async fn deletes_of_another_engine_apply_as_before() {
     assert!(expected.iter().all(|(partition, _)| *partition == 0) && expected.len() >= 8, "{expected:?}");
     let deletes: Vec<_> = delete_manifests(&bench).await;
     assert_eq!(deletes.len(), 2);
-    let spec = UnboundPartitionSpec::builder().add_partition_field(2, "o_bucket", Transform::Bucket(1));
-    let update = TableUpdate::AddSpec { spec: spec.expect("a spec").build() };
-    bench.update(vec![update, TableUpdate::SetDefaultSpec { spec_id: -1 }]).await;
+    repartition(&bench, 1).await;
     let mut merges = 0;
     for round in 3..15 {
         merges += usize::from(append_and_compare(&bench, 1, round).await);
@@ -232,5 +231,54 @@ async fn a_merge_that_fails_never_fails_the_append() {
         assert_eq!(bench.rows().await, expected, "nothing is lost");
         assert!(append_and_compare(&bench, 0, 4).await, "merged once it can be read");
         assert_eq!(manifests(&bench).await.len(), 2);
+    }
+}
+
+async fn repartition(bench: &Bench, buckets: u32) {
+    let spec = UnboundPartitionSpec::builder().add_partition_field(
+        2,
+        format!("o_bucket_{buckets}"),
+        Transform::Bucket(buckets),
+    );
+    let update = TableUpdate::AddSpec { spec: spec.expect("a spec").build() };
+    bench.update(vec![update, TableUpdate::SetDefaultSpec { spec_id: -1 }]).await;
+}
+
+async fn live_through(version: u32, steps: &[u8]) {
+    let bench = Bench::declared(&declaration(version, 3)).await;
+    let (mut expected, mut partitions) = (Vec::new(), 0);
+    for (round, step) in (0_i64..).zip(steps) {
+        match step {
+            0 if version == 2 => {
+                delete_equal(&bench, 0).await;
+                expected.retain(|(partition, _)| *partition != 0);
+            }
+            1 => {
+                partitions += 1;
+                repartition(&bench, partitions).await;
+            }
+            partition => {
+                let partition = i32::from(partition % 2);
+                let before = files(&bench).await;
+                append(&bench, partition.into(), round).await;
+                let after = files(&bench).await;
+                assert!(before.iter().all(|(path, standing)| after.get(path) == Some(standing)));
+                expected.extend(bench::keys(partition, round * 3..round * 3 + 3));
+            }
+        }
+        expected.sort_unstable();
+        assert_eq!(visible(&bench).await, expected, "{version} {steps:?}, step {round}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Appends, deletes of another engine and new partitionings in any order: after each, every file that
+    /// stood before stands as before, and a reader sees each row that is not deleted.
+    #[test]
+    fn files_stand_as_they_stood_whatever_happens(version in 2_u32..=3, steps in prop::collection::vec(0_u8..8, 4..24)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(live_through(version, &steps));
     }
 }
