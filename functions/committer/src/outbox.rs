@@ -6,6 +6,7 @@
 //! cleared by its table's next commit, of what a load of the dead-letter table showed to be applied.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use iceberg::spec::TableMetadata;
 use icefall_catalog::{Commit, CommitOutcome, LoadedTable, Snapshots};

@@ -41,6 +41,17 @@ fn only(column: &str, record: &Value, transform: Transform) -> (Option<SingleVal
     (entry.partition[0].clone(), path.expect("a folder").to_owned())
 }
 
+/// What hexadecimal digits write.
+fn bytes(digits: &str) -> Vec<u8> {
+    let pairs = (0..digits.len()).step_by(2).map(|start| &digits[start..start + 2]);
+    pairs.map(|pair| u8::from_str_radix(pair, 16).expect("hexadecimal")).collect()
+}
+
+/// A decimal's unscaled value: two's complement, the highest byte first.
+fn unscaled(bytes: &[u8]) -> i128 {
+    bytes.iter().fold(if bytes[0] < 128 { 0 } else { -1 }, |sum, byte| (sum << 8) | i128::from(*byte))
+}
+
 /// Java and `PyIceberg` show these in different ways; Java's is what the tests of paths have.
 fn shown_differently(fixture: &Fixture) -> bool {
     let times = ["time", "at", "local", "nanos", "local_ns"];
@@ -60,8 +71,12 @@ fn partitions_are_those_of_pyiceberg() {
             continue;
         }
         let (found, folder) = only(column, record, transform.parse().expect("a transform"));
-        let found = found.map(|value| value.0.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
-        assert_eq!(&found, partition, "{transform} of {column} {record}");
+        let mut expected = partition.as_deref().map(bytes);
+        if kind(column) == DECIMAL && !transform.starts_with("bucket") {
+            // PyIceberg writes some decimals below zero with a byte more than they need.
+            expected = expected.map(|bytes| single_value::decimal(unscaled(&bytes)));
+        }
+        assert_eq!(found.map(|value| value.0), expected, "{transform} of {column} {record}");
         assert!(
             shown_differently(&fixture) || &folder == path,
             "{transform} of {column} {record}: {folder}, {path}"
@@ -135,9 +150,7 @@ fn plainly(transform: Transform, kind: &PrimitiveType, value: Option<SingleValue
             }
             PrimitiveType::Binary => bytes.iter().take(width as usize).copied().collect(),
             PrimitiveType::Decimal { .. } => {
-                let unscaled = bytes.iter().fold(if bytes[0] < 128 { 0 } else { -1 }, |sum: i128, byte| {
-                    (sum << 8) | i128::from(*byte)
-                });
+                let unscaled = unscaled(&bytes);
                 let floor = unscaled - unscaled.rem_euclid(width.into());
                 let shortest =
                     (1..=16).find(|length| floor << (128 - length * 8) >> (128 - length * 8) == floor);
@@ -184,7 +197,7 @@ proptest! {
     ) {
         let rows = batch(&rows);
         let files = write(&rows, &spec(&fields), &[]);
-        let mut found = BTreeMap::new();
+        let mut found = HashMap::new();
         for file in &files {
             for row in &file.rows {
                 let plain: Vec<_> = fields.iter().map(|(name, transform)| {
