@@ -3,19 +3,23 @@
 //! A commit is built by us and not by `iceberg`'s `Transaction`: it has to stand on the very metadata
 //! whose ledger was consulted, carry the ledger in the same commit, and accept files of any partition
 //! spec that the table still knows. An append reads no manifest: it takes over the parent's manifest
-//! list and adds one manifest per schema and spec of the new files. Every attempt writes its own
+//! list and adds one manifest per schema and spec of the new files. Only now and then it puts one
+//! manifest in the place of many small ones ([`merge`]). Every attempt writes its own
 //! metadata files under new names; what a failed attempt leaves is unreferenced and harmless.
 
 mod data_file;
 mod list;
+mod merge;
+mod names;
 mod summary;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use iceberg::io::FileIO;
 use iceberg::spec::{
-    FormatVersion, MAIN_BRANCH, ManifestFile, ManifestWriter, ManifestWriterBuilder, Operation, Snapshot,
-    SnapshotReference, SnapshotRetention, Summary, TableMetadata,
+    DataFile, FormatVersion, ManifestFile, ManifestWriter, ManifestWriterBuilder, Operation, PartitionSpec,
+    SchemaRef, Snapshot, SnapshotReference, SnapshotRetention, Summary, TableMetadata,
 };
 use iceberg::{TableRequirement, TableUpdate};
 use icefall_catalog::Commit;
@@ -24,22 +28,49 @@ use icefall_manifest::{Branch, DataFileEntry, SchemaId, SpecId};
 use thiserror::Error;
 use uuid::Uuid;
 
-use self::list::ListEntries;
+use self::merge::Merged;
 use self::summary::Added;
 
 /// No sequence number of its own: an entry inherits the one of its snapshot (spec, "Sequence Number
 /// Inheritance").
 const INHERITED: i64 = -1;
 
-/// Data files that were written with one schema and one partition spec.
+/// Data files that were written with one schema and one partition spec of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct FileGroup {
-    /// The schema that they were written with.
-    pub(crate) schema_id: SchemaId,
-    /// The partition spec that they were written with.
-    pub(crate) spec_id: SpecId,
-    /// The files.
-    pub(crate) files: Vec<DataFileEntry>,
+    schema_id: SchemaId,
+    spec_id: SpecId,
+    files: Vec<DataFile>,
+}
+
+impl FileGroup {
+    /// The group of `entries`, if they are data files of this table.
+    pub(crate) fn new<'e>(
+        metadata: &TableMetadata,
+        schema_id: SchemaId,
+        spec_id: SpecId,
+        entries: impl Iterator<Item = &'e DataFileEntry>,
+    ) -> Result<Self, AppendError> {
+        let mut entries = entries.peekable();
+        // Without files nothing has to be known of schema and spec.
+        if entries.peek().is_none() {
+            return Ok(Self { schema_id, spec_id, files: Vec::new() });
+        }
+        let files = data_file::convert(metadata, schema_id, spec_id, entries)?;
+        Ok(Self { schema_id, spec_id, files })
+    }
+
+    /// The files of `groups` by schema and spec.
+    pub(crate) fn gather(groups: impl Iterator<Item = Self>) -> Vec<Self> {
+        let mut gathered: BTreeMap<_, Self> = BTreeMap::new();
+        for group in groups.filter(|group| !group.files.is_empty()) {
+            match gathered.entry((group.schema_id, group.spec_id)) {
+                Entry::Vacant(vacant) => drop(vacant.insert(group)),
+                Entry::Occupied(known) => known.into_mut().files.extend(group.files),
+            }
+        }
+        gathered.into_values().collect()
+    }
 }
 
 /// What one commit shall hold.
@@ -53,6 +84,9 @@ pub(crate) struct Append {
     pub(crate) properties: HashMap<String, String>,
     /// What Icefall says about the snapshot in its summary.
     pub(crate) summary: BTreeMap<String, String>,
+    /// Whether small manifests may be merged. Not when others commit at the same time: what is
+    /// committed late is committed by another attempt, for which all of it has to be read again.
+    pub(crate) may_merge: bool,
 }
 
 /// Identity of the snapshot to be: known before it is built, since the ledger in the same commit names it.
@@ -97,15 +131,17 @@ pub enum AppendError {
 #[derive(Debug)]
 pub(crate) struct AppendBuilder<'a> {
     metadata: &'a TableMetadata,
+    references: &'a BTreeMap<String, SnapshotReference>,
     file_io: &'a FileIO,
     clock: &'a dyn Clock,
     entropy: &'a dyn Entropy,
 }
 
 impl<'a> AppendBuilder<'a> {
-    /// A builder on `metadata`, as it was loaded.
+    /// A builder on `metadata` and its branches, as they were loaded.
     pub(crate) fn new(
         metadata: &'a TableMetadata,
+        references: &'a BTreeMap<String, SnapshotReference>,
         file_io: &'a FileIO,
         clock: &'a dyn Clock,
         entropy: &'a dyn Entropy,
@@ -113,7 +149,7 @@ impl<'a> AppendBuilder<'a> {
         if metadata.format_version() == FormatVersion::V1 {
             return Err(AppendError::FormatV1);
         }
-        Ok(Self { metadata, file_io, clock, entropy })
+        Ok(Self { metadata, references, file_io, clock, entropy })
     }
 
     /// The key of the next snapshot. Drawn anew for every attempt.
@@ -132,11 +168,15 @@ impl<'a> AppendBuilder<'a> {
     pub(crate) async fn build(&self, append: &Append, key: SnapshotKey) -> Result<Commit, AppendError> {
         let attempt = self.entropy.uuid_at(self.clock.now());
         let parent = self.metadata.snapshot_for_ref(append.branch.as_str());
-        let (added, manifests) = self.write_manifests(append, key, attempt).await?;
-        let entries = ListEntries::after(parent.map(AsRef::as_ref), manifests, self).await?;
-        let written = entries.write(self, key, parent.map(|parent| parent.snapshot_id()), attempt).await?;
+        let (added, new) = self.write_manifests(append, key, attempt).await?;
+        let old = list::manifests_of(parent.map(AsRef::as_ref), self).await?;
+        let merged = if append.may_merge { self.merge(old, key, attempt).await } else { Merged::none(old) };
         let mut properties = added.totals(parent.map(|parent| parent.summary()));
+        properties.extend(merged.summary(new.len()));
         properties.extend(append.summary.clone());
+        let manifests = new.into_iter().chain(merged.manifests);
+        let written =
+            list::write(manifests, self, key, parent.map(|parent| parent.snapshot_id()), attempt).await?;
         let builder = Snapshot::builder()
             .with_snapshot_id(key.snapshot_id)
             .with_parent_snapshot_id(parent.map(|parent| parent.snapshot_id()))
@@ -150,11 +190,6 @@ impl<'a> AppendBuilder<'a> {
             None => builder.build(),
         };
         Ok(self.commit(append, snapshot, attempt))
-    }
-
-    /// Whether the entries of `group` are data files of this table; the fault, if they are not.
-    pub(crate) fn fault(metadata: &TableMetadata, group: &FileGroup) -> Option<AppendError> {
-        data_file::convert(metadata, group).err()
     }
 
     fn commit(&self, append: &Append, snapshot: Snapshot, attempt: Uuid) -> Commit {
@@ -177,15 +212,8 @@ impl<'a> AppendBuilder<'a> {
 
     /// The branch's own retention, which a commit must not reset.
     fn retention(&self, branch: &str) -> SnapshotRetention {
-        let keep_all = SnapshotRetention::Branch {
-            min_snapshots_to_keep: None,
-            max_snapshot_age_ms: None,
-            max_ref_age_ms: None,
-        };
-        if branch == MAIN_BRANCH && self.metadata.current_snapshot().is_none() {
-            return keep_all;
-        }
-        list::branch_retention(self.metadata, branch).unwrap_or(keep_all)
+        let keep_all = SnapshotRetention::branch(None, None, None);
+        self.references.get(branch).map_or(keep_all, |reference| reference.retention.clone())
     }
 
     /// Never before the metadata's last update: catalogs refuse snapshots that step back in time.
@@ -202,30 +230,30 @@ impl<'a> AppendBuilder<'a> {
         let mut added = Added::default();
         let mut manifests = Vec::new();
         for (index, group) in append.groups.iter().filter(|group| !group.files.is_empty()).enumerate() {
-            let path = self.metadata_path(&format!("{attempt}-m{index}.avro"));
-            let mut writer = self.manifest_writer(group, &path, key)?;
-            for file in data_file::convert(self.metadata, group)? {
-                added.count(&file);
-                writer.add_file(file, INHERITED)?;
+            let schema = self.metadata.schema_by_id(group.schema_id.0).cloned();
+            let schema = schema.ok_or(AppendError::NoSchema(group.schema_id))?;
+            let spec = self.metadata.partition_spec_by_id(group.spec_id.0);
+            let spec = names::in_avro(spec.ok_or(AppendError::NoSpec(group.spec_id))?)?;
+            let mut writer = self.manifest_writer(schema, spec, &merge::name(attempt, index), key)?;
+            for file in &group.files {
+                added.count(file);
+                writer.add_file(file.clone(), INHERITED)?;
             }
             manifests.push(writer.write_manifest_file().await?);
         }
         Ok((added, manifests))
     }
 
+    /// A writer of a manifest of ours.
     fn manifest_writer(
         &self,
-        group: &FileGroup,
-        path: &str,
+        schema: SchemaRef,
+        spec: PartitionSpec,
+        name: &str,
         key: SnapshotKey,
-    ) -> Result<ManifestWriter, AppendError> {
-        let schema = self.metadata.schema_by_id(group.schema_id.0);
-        let spec = self.metadata.partition_spec_by_id(group.spec_id.0);
-        let schema = schema.cloned().ok_or(AppendError::NoSchema(group.schema_id))?;
-        let spec = spec.ok_or(AppendError::NoSpec(group.spec_id))?;
-        let output = self.file_io.new_output(path)?;
-        let id = Some(key.snapshot_id);
-        let builder = ManifestWriterBuilder::new(output, id, schema, spec.as_ref().clone());
+    ) -> iceberg::Result<ManifestWriter> {
+        let output = self.file_io.new_output(self.metadata_path(name))?;
+        let builder = ManifestWriterBuilder::new(output, Some(key.snapshot_id), schema, spec);
         Ok(match self.metadata.format_version() {
             FormatVersion::V3 => builder.build_v3_data(),
             FormatVersion::V1 | FormatVersion::V2 => builder.build_v2_data(),

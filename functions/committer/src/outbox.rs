@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use iceberg::spec::TableMetadata;
-use icefall_catalog::{Commit, CommitOutcome, Reason, Snapshots};
+use icefall_catalog::{Commit, CommitOutcome, LoadedTable, Reason, Snapshots};
 use icefall_datafile::NewDataFile;
 use icefall_ledger::{
     Applied, EntryNumber, Ledger, LedgerError, LedgerId, OutboxEntry, Round, SequenceNumber, SnapshotId,
@@ -105,7 +105,7 @@ impl Outboxes<'_> {
     /// Reads how far the dead-letter table is.
     pub(crate) async fn progress(&self) -> Result<Progress, DeliveryError> {
         let loaded = self.load().await?;
-        Ok(Progress(Some(self.applied(&loaded).await?)))
+        Ok(Progress(Some(self.applied(&loaded.metadata).await?)))
     }
 
     /// Delivers what waits in the outboxes of `ledgers`, in one commit.
@@ -118,8 +118,8 @@ impl Outboxes<'_> {
     async fn attempts(&self, ledgers: &[Ledger]) -> Result<Progress, DeliveryError> {
         let mut last = String::new();
         for attempt in 1..=MAX_ATTEMPTS {
-            let metadata = self.load().await?;
-            let mut applied = self.applied(&metadata).await?;
+            let loaded = self.load().await?;
+            let mut applied = self.applied(&loaded.metadata).await?;
             let mail = self.collect(ledgers, &applied).await;
             if mail.through.is_empty() {
                 return Ok(Progress(Some(applied)));
@@ -127,7 +127,7 @@ impl Outboxes<'_> {
             for (ledger, number) in &mail.through {
                 applied.advance(ledger, *number).map_err(ledger_failure)?;
             }
-            let commit = self.build(&metadata, &applied, &mail.letters).await?;
+            let commit = self.build(&loaded, &applied, &mail.letters, attempt == 1).await?;
             match self.ports.catalog.commit(&ident(self.table)?, &commit).await {
                 CommitOutcome::Committed(after) => {
                     return self.delivered(&after.metadata, mail.letters.len()).await;
@@ -158,8 +158,8 @@ impl Outboxes<'_> {
         Ok(Progress(Some(self.applied_in(metadata)?)))
     }
 
-    async fn load(&self) -> Result<Arc<TableMetadata>, TableFailure> {
-        Ok(self.ports.catalog.load_table(&ident(self.table)?, Snapshots::Refs).await?.metadata)
+    async fn load(&self) -> Result<LoadedTable, TableFailure> {
+        Ok(self.ports.catalog.load_table(&ident(self.table)?, Snapshots::Refs).await?)
     }
 
     /// How far the table is. A property that has gone missing is not begun anew: its entries would
@@ -237,11 +237,13 @@ impl Outboxes<'_> {
 
     async fn build(
         &self,
-        metadata: &TableMetadata,
+        loaded: &LoadedTable,
         applied: &Applied,
         letters: &[DeadLetter],
+        may_merge: bool,
     ) -> Result<Commit, DeliveryError> {
         let Ports { clock, entropy, tables, .. } = self.ports;
+        let LoadedTable { metadata, references, .. } = loaded;
         let name = || entropy.uuid_at(clock.now()).to_string();
         let files = dead_letter_table::files(metadata, letters, name)?;
         let mut entries = Vec::new();
@@ -250,7 +252,7 @@ impl Outboxes<'_> {
             entries.push(entry);
         }
         let file_io = file_io(Arc::clone(tables));
-        let builder = AppendBuilder::new(metadata, &file_io, clock.as_ref(), entropy.as_ref());
+        let builder = AppendBuilder::new(metadata, references, &file_io, clock.as_ref(), entropy.as_ref());
         let builder = builder.map_err(append_failure)?;
         let key = builder.next_key();
         let mark = SnapshotMark {
@@ -258,13 +260,12 @@ impl Outboxes<'_> {
             sequence_number: SequenceNumber(key.sequence_number),
         };
         let property = applied.property(mark).map_err(ledger_failure)?;
+        let (schema_id, spec_id) = (metadata.current_schema_id(), metadata.default_partition_spec_id());
+        let group = FileGroup::new(metadata, SchemaId(schema_id), SpecId(spec_id), entries.iter());
         let append = Append {
             branch: Branch::main(),
-            groups: vec![FileGroup {
-                schema_id: SchemaId(metadata.current_schema_id()),
-                spec_id: SpecId(metadata.default_partition_spec_id()),
-                files: entries,
-            }],
+            groups: vec![group.map_err(append_failure)?],
+            may_merge,
             properties: HashMap::from([property]),
             summary: BTreeMap::from([("icefall.dead-letters".to_owned(), letters.len().to_string())]),
         };

@@ -6,14 +6,13 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 
 use icefall_ledger::{Evidence, Free, LedgerId, Round, RoundResult, SnapshotMark, Verdict, Wanted};
 use icefall_manifest::{BatchManifest, ClusterName, Source};
 use icefall_queue::Receipt;
 
 use crate::Ports;
-use crate::append::{AppendBuilder, FileGroup};
+use crate::append::{AppendError, FileGroup};
 use crate::failure::TableFailure;
 use crate::inbox::Delivery;
 use crate::inbox::chain;
@@ -46,8 +45,8 @@ pub(crate) enum Fate {
 pub(crate) struct Plan<'a> {
     /// Every delivery with its fate.
     pub(crate) fates: Vec<(&'a Delivery, Fate)>,
-    /// Batches whose records are settled by the commit.
-    accepted: Vec<Cow<'a, BatchManifest>>,
+    /// Batches whose records are settled by the commit, each with its files as the table's own.
+    accepted: Vec<(Cow<'a, BatchManifest>, FileGroup)>,
     rounds: Vec<Round>,
 }
 
@@ -81,9 +80,9 @@ impl Planner<'_> {
         for (source, deliveries) in by_source(deliveries) {
             let mut open = Vec::new();
             for delivery in deliveries {
-                match unfit(self.table, &delivery.batch, self.clusters) {
-                    Some((reason, detail)) => plan.fates.push((delivery, Fate::Quarantine(reason, detail))),
-                    None => open.push(delivery),
+                match fit(self.table, &delivery.batch, self.clusters) {
+                    Ok(files) => open.push((delivery, files)),
+                    Err((reason, detail)) => plan.fates.push((delivery, Fate::Quarantine(reason, detail))),
                 }
             }
             if !open.is_empty() {
@@ -97,17 +96,17 @@ impl Planner<'_> {
         &self,
         plan: &mut Plan<'a>,
         source: &Source,
-        deliveries: Vec<&'a Delivery>,
+        deliveries: Vec<(&'a Delivery, FileGroup)>,
     ) -> Result<(), TableFailure> {
         let ledger = self.table.ledger(source, self.ledgers).await?;
-        let wanted = Wanted::of(deliveries.iter().map(|delivery| &delivery.batch));
+        let wanted = Wanted::of(deliveries.iter().map(|(delivery, _)| &delivery.batch));
         let (held, read) = self.ledgers.look_up(&ledger, &wanted).await?;
         self.ports.metrics.ledger_objects_read(&self.table.name, read);
         let id = ledger.id().clone();
         let mut round = Round::new(ledger, held).map_err(LedgerStoreError::from)?;
         self.progress.clear(&mut round, &id).map_err(LedgerStoreError::from)?;
-        for delivery in deliveries {
-            let fate = self.fate(plan, &mut round, &delivery.batch).await?;
+        for (delivery, files) in deliveries {
+            let fate = self.fate(plan, &mut round, &delivery.batch, files).await?;
             plan.fates.push((delivery, fate));
         }
         plan.rounds.push(round);
@@ -119,14 +118,16 @@ impl Planner<'_> {
         plan: &mut Plan<'a>,
         round: &mut Round,
         batch: &'a BatchManifest,
+        files: FileGroup,
     ) -> Result<Fate, TableFailure> {
         Ok(match round.decide(batch).map_err(LedgerStoreError::from)? {
-            Verdict::Commit => plan.accept(round, Cow::Borrowed(batch))?,
+            Verdict::Commit => plan.accept(round, Cow::Borrowed(batch), files)?,
             Verdict::Duplicate(Evidence::Committed) => Fate::Settled,
             Verdict::Duplicate(Evidence::ThisRound) => Fate::Repeated,
             Verdict::Trim(free) => match self.trim(batch, &free).await {
                 Ok(trimmed) => {
-                    plan.accept(round, Cow::Owned(trimmed))?;
+                    let files = group_of(self.table, &trimmed)?;
+                    plan.accept(round, Cow::Owned(trimmed), files)?
                     Fate::Trimmed
                 }
                 Err(fault @ TrimError::Damaged { .. }) => {
@@ -163,30 +164,34 @@ fn by_source(deliveries: &[Delivery]) -> BTreeMap<&Source, Vec<&Delivery>> {
     sources
 }
 
-/// Why a batch manifest can't be decided for this table at all.
-fn unfit(table: &Table, batch: &BatchManifest, clusters: &[ClusterName]) -> Option<(Reason, String)> {
+/// The files of `batch` as the table's own, or why it can't be decided for this table at all.
+fn fit(
+    table: &Table,
+    batch: &BatchManifest,
+    clusters: &[ClusterName],
+) -> Result<FileGroup, (Reason, String)> {
     if batch.table_uuid != table.uuid() {
         let detail = format!(
             "its files were written for table {}, the table of that name is {} now",
             batch.table_uuid,
             table.uuid()
         );
-        return Some((Reason::AnotherTable, detail));
+        return Err((Reason::AnotherTable, detail));
     }
     if let Some(path) = batch.file_outside(table.metadata.location()) {
         let detail = format!("{path} is outside {}", table.metadata.location());
-        return Some((Reason::FileOutside, detail));
+        return Err((Reason::FileOutside, detail));
     }
     if let Some(detail) = unknown_schema_or_spec(table, batch) {
-        return Some((Reason::SchemaOrSpecGone, detail));
+        return Err((Reason::SchemaOrSpecGone, detail));
     }
-    if let Some(fault) = AppendBuilder::fault(&table.metadata, &group_of(batch)) {
-        return Some((Reason::BadMetrics, fault.to_string()));
-    }
+    let files = group_of(table, batch).map_err(|fault| (Reason::BadMetrics, fault.to_string()))?;
     let mut named = clusters.to_vec();
     named.push(batch.source.cluster.clone());
-    let twin = table.unnamed_twin(&batch.source, &named)?;
-    Some((Reason::AnotherCluster, format!("the table holds this topic as {twin}")))
+    match table.unnamed_twin(&batch.source, &named) {
+        Some(twin) => Err((Reason::AnotherCluster, format!("the table holds this topic as {twin}"))),
+        None => Ok(files),
+    }
 }
 
 fn unknown_schema_or_spec(table: &Table, batch: &BatchManifest) -> Option<String> {
@@ -224,11 +229,12 @@ impl<'a> Plan<'a> {
     pub(crate) fn settle(&mut self, mark: SnapshotMark) -> Result<Settlement, TableFailure> {
         let changed = std::mem::take(&mut self.rounds).into_iter().filter(Round::is_changed);
         let results = changed.map(|round| round.finish(mark));
+        let accepted = std::mem::take(&mut self.accepted);
         Ok(Settlement {
-            groups: groups(&self.accepted),
             results: results.collect::<Result<_, _>>().map_err(LedgerStoreError::from)?,
-            batches: self.accepted.len(),
-            newest_record_ms: self.accepted.iter().filter_map(|batch| batch.newest_record_ms).max(),
+            batches: accepted.len(),
+            newest_record_ms: accepted.iter().filter_map(|(batch, _)| batch.newest_record_ms).max(),
+            groups: FileGroup::gather(accepted.into_iter().map(|(_, files)| files)),
         })
     }
 
@@ -241,30 +247,20 @@ impl<'a> Plan<'a> {
     }
 
     /// Takes in a batch all of whose records are free.
-    fn accept(&mut self, round: &mut Round, batch: Cow<'a, BatchManifest>) -> Result<Fate, LedgerStoreError> {
+    fn accept(
+        &mut self,
+        round: &mut Round,
+        batch: Cow<'a, BatchManifest>,
+        files: FileGroup,
+    ) -> Result<Fate, LedgerStoreError> {
         round.accept(&batch)?;
-        self.accepted.push(batch);
+        self.accepted.push((batch, files));
         Ok(Fate::Committed)
     }
 }
 
-/// The files of one batch manifest.
-fn group_of(batch: &BatchManifest) -> FileGroup {
-    let BatchManifest { schema_id, spec_id, .. } = *batch;
-    let files = batch.files.iter().map(|file| file.data_file.clone()).collect();
-    FileGroup { schema_id, spec_id, files }
-}
-
-/// The files of `batches`, gathered by schema and spec.
-fn groups(batches: &[Cow<'_, BatchManifest>]) -> Vec<FileGroup> {
-    let mut groups: BTreeMap<_, FileGroup> = BTreeMap::new();
-    for group in batches.iter().map(|batch| group_of(batch)).filter(|group| !group.files.is_empty()) {
-        match groups.entry((group.schema_id, group.spec_id)) {
-            Entry::Vacant(vacant) => {
-                vacant.insert(group);
-            }
-            Entry::Occupied(known) => known.into_mut().files.extend(group.files),
-        }
-    }
-    groups.into_values().collect()
+/// The files of one batch manifest, as the table's own.
+fn group_of(table: &Table, batch: &BatchManifest) -> Result<FileGroup, AppendError> {
+    let entries = batch.files.iter().map(|file| &file.data_file);
+    FileGroup::new(&table.metadata, batch.schema_id, batch.spec_id, entries)
 }

@@ -83,7 +83,7 @@ impl Settler<'_> {
     ) -> Result<Settled, TableFailure> {
         let mut last = String::new();
         for attempt in 1..=MAX_ATTEMPTS {
-            match self.attempt(name, branch, deliveries).await? {
+            match self.attempt(name, branch, deliveries, attempt == 1).await? {
                 Attempt::Done(settled) => return Ok(settled),
                 Attempt::Again(outcome, reason) => {
                     warn!(table = %name, attempt, outcome, %reason, "the commit is decided anew on what the catalog shows");
@@ -103,6 +103,7 @@ impl Settler<'_> {
         name: &TableName,
         branch: &Branch,
         deliveries: &[Delivery],
+        is_first: bool,
     ) -> Result<Attempt, TableFailure> {
         let loaded = self.ports.catalog.load_table(&ident(name)?, Snapshots::Refs).await?;
         let table = Table::open(name.clone(), branch.clone(), loaded).map_err(LedgerStoreError::from)?;
@@ -113,7 +114,7 @@ impl Settler<'_> {
         if !plan.is_changed() {
             return self.carry_out(&table, &plan, &ids, false).await.map(Attempt::Done);
         }
-        let commit = self.build(&table, &mut plan).await?;
+        let commit = self.build(&table, &mut plan, is_first).await?;
         match self.ports.catalog.commit(&ident(name)?, &commit).await {
             CommitOutcome::Committed(after) => {
                 self.committed(table, *after, &plan, &ids).await.map(Attempt::Done)
@@ -131,13 +132,19 @@ impl Settler<'_> {
     }
 
     /// Writes everything that the commit will name, in the order in which it must be durable.
-    async fn build(&self, table: &Table, plan: &mut Plan<'_>) -> Result<Commit, TableFailure> {
+    async fn build(
+        &self,
+        table: &Table,
+        plan: &mut Plan<'_>,
+        is_first: bool,
+    ) -> Result<Commit, TableFailure> {
         let Ports { clock, entropy, tables, .. } = self.ports;
         let file_io = file_io(std::sync::Arc::clone(tables));
-        let builder = AppendBuilder::new(&table.metadata, &file_io, clock.as_ref(), entropy.as_ref())?;
+        let Table { metadata, references, .. } = table;
+        let builder = AppendBuilder::new(metadata, references, &file_io, clock.as_ref(), entropy.as_ref())?;
         let key = builder.next_key();
-        let settlement = plan.settle(mark(key))?;
-        let append = append(table, &settlement);
+        let mut settlement = plan.settle(mark(key))?;
+        let append = append(table, &mut settlement, is_first);
         for result in settlement.results {
             self.ledgers.put(result.objects).await?;
             self.ledgers.remember_tail(result.ledger.id(), result.tail);
@@ -215,11 +222,13 @@ fn mark(key: SnapshotKey) -> SnapshotMark {
     SnapshotMark { id: SnapshotId(key.snapshot_id), sequence_number: SequenceNumber(key.sequence_number) }
 }
 
-fn append(table: &Table, settlement: &Settlement) -> Append {
+fn append(table: &Table, settlement: &mut Settlement, may_merge: bool) -> Append {
+    let groups = std::mem::take(&mut settlement.groups);
     let properties = settlement.results.iter();
     Append {
         branch: table.branch.clone(),
-        groups: settlement.groups.clone(),
+        groups,
+        may_merge,
         properties: properties
             .map(|result| (result.property_name.clone(), result.property_value.clone()))
             .collect(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use iceberg::spec::TableMetadata;
+use iceberg::spec::{SnapshotReference, TableMetadata};
 use iceberg::{NamespaceIdent, TableIdent};
 use icefall_catalog::LoadedTable;
 use icefall_clock::Timestamp;
@@ -28,6 +28,7 @@ pub(crate) struct Table {
     pub(crate) name: TableName,
     pub(crate) branch: Branch,
     pub(crate) metadata: Arc<TableMetadata>,
+    pub(crate) references: Arc<BTreeMap<String, SnapshotReference>>,
     properties: BTreeMap<Source, String>,
 }
 
@@ -42,7 +43,8 @@ impl Table {
                 properties.insert(source, value.clone());
             }
         }
-        Ok(Self { name, branch, metadata: loaded.metadata, properties })
+        let LoadedTable { metadata, references, .. } = loaded;
+        Ok(Self { name, branch, metadata, references, properties })
     }
 
     /// Which table it is.

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use iceberg::spec::{Schema, TableMetadata, UnboundPartitionSpec};
+use iceberg::spec::{Schema, SnapshotReference, TableMetadata, UnboundPartitionSpec};
 use iceberg::{NamespaceIdent, TableIdent};
 
 use crate::{CatalogError, Commit, CommitOutcome};
@@ -63,6 +63,8 @@ pub enum Snapshots {
 pub struct LoadedTable {
     /// The table's metadata.
     pub metadata: Arc<TableMetadata>,
+    /// Its branches and tags with their retention, which the metadata's type keeps to itself.
+    pub references: Arc<BTreeMap<String, SnapshotReference>>,
     /// Where that metadata is stored, when the catalog says so.
     pub metadata_location: Option<String>,
     /// Bytes of the answer, nearly all of them the metadata: what catalogs set a limit to.
@@ -76,14 +78,13 @@ pub struct LoadedTable {
 impl LoadedTable {
     /// A table of which nothing but its metadata is known.
     #[must_use]
-    pub fn new(metadata: Arc<TableMetadata>, metadata_location: Option<String>) -> Self {
-        Self {
-            metadata,
-            metadata_location,
-            answer_bytes: 0,
-            config: BTreeMap::new(),
-            storage_credentials: Vec::new(),
-        }
+    pub fn new(
+        metadata: Arc<TableMetadata>,
+        references: Arc<BTreeMap<String, SnapshotReference>>,
+        metadata_location: Option<String>,
+    ) -> Self {
+        let (config, storage_credentials) = (BTreeMap::new(), Vec::new());
+        Self { metadata, references, metadata_location, answer_bytes: 0, config, storage_credentials }
     }
 }
 

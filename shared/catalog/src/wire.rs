@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use iceberg::spec::TableMetadata;
+use iceberg::spec::{SnapshotReference, TableMetadata};
 use iceberg::{NamespaceIdent, TableIdent};
 use serde::Deserialize;
 use serde_json::Value;
@@ -56,6 +56,7 @@ pub(crate) fn table(body: &[u8]) -> Result<LoadedTable, WireError> {
     let metadata = body.metadata.filter(|raw| raw.get() != "null").ok_or(WireError::NoMetadata)?;
     let storage_credentials = body.storage_credentials.unwrap_or_default();
     Ok(LoadedTable {
+        references: Arc::new(references_in(metadata.get())?),
         metadata: Arc::new(metadata_of(metadata.get())?),
         metadata_location: body.metadata_location.filter(|location| !location.is_empty()),
         answer_bytes,
@@ -65,6 +66,17 @@ pub(crate) fn table(body: &[u8]) -> Result<LoadedTable, WireError> {
             .map(|part| StorageCredentials { prefix: part.prefix, config: strings(part.config) })
             .collect(),
     })
+}
+
+/// The metadata's branches and tags.
+fn references_in(metadata: &str) -> Result<BTreeMap<String, SnapshotReference>, WireError> {
+    #[derive(Deserialize)]
+    struct References {
+        #[serde(default)]
+        refs: Option<BTreeMap<String, SnapshotReference>>,
+    }
+    let read: References = serde_json::from_str(metadata).map_err(WireError::Metadata)?;
+    Ok(read.refs.unwrap_or_default())
 }
 
 /// Parses metadata, and once more with the specification's defaults in place of what is missing.
@@ -138,6 +150,8 @@ impl TablesPage {
 
 #[cfg(test)]
 mod tests {
+    use iceberg::spec::SnapshotRetention;
+
     use super::*;
 
     fn metadata() -> Value {
@@ -159,7 +173,25 @@ mod tests {
         let loaded = read(&serde_json::json!({ "metadata": metadata() })).unwrap();
         assert_eq!(loaded.metadata.location(), "s3://lake/ns/t");
         assert_eq!(loaded.metadata_location, None);
-        assert!(loaded.config.is_empty());
+        assert!(loaded.config.is_empty() && loaded.references.is_empty());
+    }
+
+    #[test]
+    fn branches_and_tags_come_with_their_retention() {
+        let mut referenced = metadata();
+        referenced["current-snapshot-id"] = 7.into();
+        referenced["snapshots"] = serde_json::json!([{
+            "snapshot-id": 7, "sequence-number": 0, "timestamp-ms": 1, "manifest-list": "s3://lake/l",
+            "summary": {"operation": "append"}
+        }]);
+        referenced["refs"] = serde_json::json!({
+            "main": {"type": "branch", "snapshot-id": 7, "min-snapshots-to-keep": 3},
+            "old": {"type": "tag", "snapshot-id": 7}
+        });
+        let loaded = read(&serde_json::json!({ "metadata": referenced })).unwrap();
+        let kept = SnapshotRetention::branch(Some(3), None, None);
+        assert_eq!(loaded.references["main"], SnapshotReference::new(7, kept));
+        assert!(!loaded.references["old"].is_branch());
     }
 
     #[test]

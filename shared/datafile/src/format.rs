@@ -20,17 +20,19 @@ use crate::partition::{Group, Partitioning};
 #[derive(Debug, Error)]
 pub enum UnsupportedTable {
     /// A transform that this version does not compute.
-    #[error(
-        "partition field {field} uses {transform}, which this version can't write; identity and hour are supported"
-    )]
+    #[error("partition field {field} uses {transform}, which can't be written: {rule}")]
     Transform {
         /// The partition field.
         field: String,
         /// Its transform.
         transform: String,
+        /// What stands against it.
+        rule: String,
     },
-    /// A partition field on a column that is not at the top of the schema.
-    #[error("partition field {0} is not on a top-level column, which this version can't write")]
+    /// A partition field on a column that is not in the schema, or within a list or a map.
+    #[error(
+        "partition field {0} is on no column of the schema and on no field of a struct, so a row has no one value of it"
+    )]
     NestedSource(String),
     /// A table property that asks for something else than this version writes.
     #[error("table property {key} = {value:?}: {rule}")]
@@ -56,9 +58,15 @@ pub enum DataFileError {
     /// The batch has not the columns of the table.
     #[error("the rows have no column for field {0}")]
     MissingColumn(i32),
-    /// A column of a type that the table's schema does not give it.
-    #[error("column {0} has a type that the table's schema does not give it")]
-    ColumnType(String),
+    /// A value so far from the epoch that the transform has no result for it, or a column of a type that the
+    /// table's schema does not give it.
+    #[error("a row has no partition: {transform} of partition field {field} has no result for its value")]
+    NoPartition {
+        /// The partition field.
+        field: String,
+        /// Its transform.
+        transform: String,
+    },
     /// A batch of more rows than a file can trace.
     #[error("{0} rows are too many for one batch")]
     TooManyRows(usize),

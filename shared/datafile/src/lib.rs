@@ -15,6 +15,7 @@ mod partition;
 mod path;
 mod read;
 mod single_value;
+mod transform;
 
 pub use format::{DataFileError, FileFormat, NewDataFile, UnsupportedTable};
 pub use metrics::MetricsMode;

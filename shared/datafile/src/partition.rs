@@ -2,24 +2,17 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::Arc;
 
 use arrow::array::cast::AsArray;
-use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, Int32Array, PrimitiveArray, RecordBatch};
-use arrow::datatypes::{
-    DataType, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType, TimestampNanosecondType,
-};
-use arrow::temporal_conversions::{
-    timestamp_ns_to_datetime, timestamp_s_to_datetime, timestamp_us_to_datetime,
-};
-use chrono::NaiveDateTime;
-use iceberg::spec::{Datum, PartitionSpec, PrimitiveLiteral, PrimitiveType, Schema, Transform, Type};
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::compute::{is_null, nullif};
+use arrow::datatypes::{DataType, Date32Type, Int32Type, Int64Type};
+use iceberg::spec::{NestedFieldRef, PartitionField, PartitionSpec, PrimitiveType, Schema, Transform, Type};
 use icefall_manifest::SingleValue;
 
 use crate::format::{DataFileError, UnsupportedTable};
-use crate::{path, single_value};
-
-const MICROS_PER_HOUR: i64 = 3_600_000_000;
-const NANOS_PER_HOUR: i64 = 3_600_000_000_000;
+use crate::{path, single_value, transform};
 
 /// Rows of one partition.
 #[derive(Debug)]
@@ -40,10 +33,10 @@ pub(crate) struct Partitioning(Vec<Field>);
 struct Field {
     name: String,
     source_id: i32,
-    /// Position of the source column in the schema.
-    column: usize,
+    /// Position of the source column in the schema, and of each field on the way down to it.
+    column: Vec<usize>,
     transform: Transform,
-    result_type: Type,
+    result_type: PrimitiveType,
 }
 
 impl Partitioning {
@@ -51,23 +44,17 @@ impl Partitioning {
     pub(crate) fn new(schema: &Schema, spec: &PartitionSpec) -> Result<Self, UnsupportedTable> {
         let types =
             spec.partition_type(schema).map_err(|error| UnsupportedTable::Metadata(Box::new(error)))?;
-        let fields = spec.fields().iter().zip(types.fields()).map(|(field, typed)| {
-            let columns = schema.as_struct().fields();
-            let column = columns.iter().position(|column| column.id == field.source_id);
-            let column = column.ok_or_else(|| UnsupportedTable::NestedSource(field.name.clone()))?;
-            if !matches!(field.transform, Transform::Identity | Transform::Hour) {
-                let transform = field.transform.to_string();
-                return Err(UnsupportedTable::Transform { field: field.name.clone(), transform });
+        let fields = spec.fields().iter().zip(types.fields());
+        let fields = fields.map(|(field, typed)| Field::new(schema, field, &typed.field_type));
+        let mut made: Vec<Field> = Vec::new();
+        for field in fields {
+            let field = field?;
+            if let Some(rule) = field.not_for_manifests(&made) {
+                return Err(refused(&field.name, field.transform, rule));
             }
-            Ok(Field {
-                name: field.name.clone(),
-                source_id: field.source_id,
-                column,
-                transform: field.transform,
-                result_type: typed.field_type.as_ref().clone(),
-            })
-        });
-        fields.collect::<Result<_, _>>().map(Self)
+            made.push(field);
+        }
+        Ok(Self(made))
     }
 
     /// The groups of `batch`, in the order of their first rows.
@@ -91,72 +78,93 @@ impl Partitioning {
         let first = rows.first().map_or(0, |row| *row as usize);
         let values: Vec<_> = values.iter().map(|values| single_value::at(values, first)).collect();
         let segments = self.0.iter().zip(&values).map(|(field, value)| field.segment(value.as_ref()));
-        let path = segments.collect::<Vec<_>>().join("/");
+        let path = path::joined(&segments.collect::<Vec<_>>());
         Group { values, path: (!path.is_empty()).then_some(path), rows }
     }
 }
 
 impl Field {
+    fn new(schema: &Schema, field: &PartitionField, result: &Type) -> Result<Self, UnsupportedTable> {
+        let refuse = |rule| refused(&field.name, field.transform, rule);
+        let column = descend(schema.as_struct().fields(), field.source_id);
+        let column = column.ok_or_else(|| UnsupportedTable::NestedSource(field.name.clone()))?;
+        let source =
+            schema.field_by_id(field.source_id).and_then(|field| field.field_type.as_primitive_type());
+        let (source, result_type) = source
+            .zip(result.as_primitive_type())
+            .ok_or_else(|| refuse("its column is not of a primitive type"))?;
+        match transform::refusal(field.transform, source) {
+            Some(rule) => Err(refuse(rule)),
+            None => Ok(Self {
+                name: field.name.clone(),
+                source_id: field.source_id,
+                column,
+                transform: field.transform,
+                result_type: result_type.clone(),
+            }),
+        }
+    }
+
+    /// What keeps its values from manifests: `iceberg` 0.10.1 gives them no form for a uuid, and names the Avro
+    /// types of fixed lengths by their lengths alone, so that a second of the same makes the file unreadable.
+    fn not_for_manifests(&self, others: &[Self]) -> Option<&'static str> {
+        let is_same = |other: &&Self| other.result_type == self.result_type;
+        match self.result_type {
+            PrimitiveType::Uuid => Some("manifests can't hold uuids yet; use bucket"),
+            PrimitiveType::Decimal { .. } | PrimitiveType::Fixed(_) => others
+                .iter()
+                .find(is_same)
+                .map(|_| "manifests can't hold two partition fields of this type yet"),
+            _ => None,
+        }
+    }
+
     /// The partition value of every row.
     fn values(&self, batch: &RecordBatch) -> Result<ArrayRef, DataFileError> {
+        let column = self.source(batch)?;
+        let values = transform::apply(self.transform, &column);
+        values.ok_or_else(|| DataFileError::NoPartition {
+            field: self.name.clone(),
+            transform: self.transform.to_string(),
+        })
+    }
+
+    /// The source column. A field of a struct that is null is null, whatever lies below it.
+    fn source(&self, batch: &RecordBatch) -> Result<ArrayRef, DataFileError> {
         let missing = || DataFileError::MissingColumn(self.source_id);
-        let column = batch.columns().get(self.column).ok_or_else(missing)?;
-        match self.transform {
-            Transform::Identity => Ok(ArrayRef::clone(column)),
-            _ => hours(column).ok_or_else(|| DataFileError::ColumnType(self.name.clone())),
+        let (first, below) = self.column.split_first().ok_or_else(missing)?;
+        let mut column = Arc::clone(batch.columns().get(*first).ok_or_else(missing)?);
+        for index in below {
+            let parent = column.as_struct_opt().ok_or_else(missing)?;
+            let child = parent.columns().get(*index).ok_or_else(missing)?;
+            column = match parent.null_count() {
+                0 => Arc::clone(child),
+                _ => nullif(child, &is_null(&column)?)?,
+            };
         }
+        Ok(column)
     }
 
     fn segment(&self, value: Option<&SingleValue>) -> String {
-        let datum = value
-            .zip(self.result_type.as_primitive_type())
-            .and_then(|(value, primitive)| Datum::try_from_bytes(&value.0, primitive.clone()).ok());
-        path::segment(&self.name, &datum.map_or_else(|| "null".to_owned(), |datum| self.shown(&datum)))
-    }
-
-    /// A partition's value as people read it: hours as Iceberg's other writers show them. Moments are not
-    /// left to the library, which panics at fractions of a second before 1970.
-    fn shown(&self, value: &Datum) -> String {
-        use PrimitiveType::{Timestamp, TimestampNs, Timestamptz, TimestamptzNs};
-        match (self.transform, value.literal(), value.data_type()) {
-            (Transform::Hour, PrimitiveLiteral::Int(hours), _) => hour(*hours),
-            (_, PrimitiveLiteral::Long(micros), Timestamp | Timestamptz) => {
-                moment(timestamp_us_to_datetime(*micros), *micros)
-            }
-            (_, PrimitiveLiteral::Long(nanos), TimestampNs | TimestamptzNs) => {
-                moment(timestamp_ns_to_datetime(*nanos), *nanos)
-            }
-            _ => value.to_human_string(),
-        }
+        path::segment(&self.name, &path::shown(self.transform, &self.result_type, value))
     }
 }
 
-/// A moment as `2024-05-01T10-20-30` with its fraction, if any; one that no calendar reaches as its number.
-fn moment(time: Option<NaiveDateTime>, number: i64) -> String {
-    time.map_or_else(|| number.to_string(), |time| time.format("%Y-%m-%dT%H-%M-%S%.f").to_string())
+fn refused(field: &str, transform: Transform, rule: &str) -> UnsupportedTable {
+    let (field, transform) = (field.to_owned(), transform.to_string());
+    UnsupportedTable::Transform { field, transform, rule: rule.to_owned() }
 }
 
-/// An hour since the epoch as `2024-05-01-10`; one that no calendar reaches as its number.
-fn hour(hours: i32) -> String {
-    let start = timestamp_s_to_datetime(i64::from(hours) * 3600);
-    start.map_or_else(|| hours.to_string(), |start| start.format("%Y-%m-%d-%H").to_string())
-}
-
-/// Hours since the epoch, rounded down also before it (spec, "Partition Transforms").
-fn hours(column: &ArrayRef) -> Option<ArrayRef> {
-    fn of<T: ArrowPrimitiveType<Native = i64>>(array: &PrimitiveArray<T>, per_hour: i64) -> Option<ArrayRef> {
-        let hours = array.try_unary(|time| i32::try_from(time.div_euclid(per_hour)).map_err(|_| ()));
-        hours.ok().map(|hours: Int32Array| std::sync::Arc::new(hours) as ArrayRef)
-    }
-    match column.data_type() {
-        DataType::Timestamp(TimeUnit::Microsecond, _) => {
-            of(column.as_primitive::<TimestampMicrosecondType>(), MICROS_PER_HOUR)
-        }
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
-            of(column.as_primitive::<TimestampNanosecondType>(), NANOS_PER_HOUR)
+/// The way down to the field `id`, through structs alone: lists and maps have many values or none per row.
+fn descend(fields: &[NestedFieldRef], id: i32) -> Option<Vec<usize>> {
+    fields.iter().enumerate().find_map(|(index, field)| match field.field_type.as_ref() {
+        _ if field.id == id => Some(vec![index]),
+        Type::Struct(inner) => {
+            let below = descend(inner.fields(), id)?;
+            Some(std::iter::once(index).chain(below).collect())
         }
         _ => None,
-    }
+    })
 }
 
 /// A number per row, the same for rows of the same partition.
@@ -175,6 +183,10 @@ impl Codes {
         match values.data_type() {
             DataType::Int32 => {
                 let values = values.as_primitive::<Int32Type>();
+                self.refine_by(values.iter());
+            }
+            DataType::Date32 => {
+                let values = values.as_primitive::<Date32Type>();
                 self.refine_by(values.iter());
             }
             DataType::Int64 => {
@@ -206,18 +218,5 @@ impl Codes {
             }
         }
         groups
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hours_are_shown_as_dates_also_before_the_epoch() {
-        assert_eq!(hour(476_266), "2024-05-01-10");
-        assert_eq!(hour(0), "1970-01-01-00");
-        assert_eq!(hour(-1), "1969-12-31-23");
-        assert!(hour(i32::MIN).starts_with('-'), "far outside every timestamp, but a text all the same");
     }
 }

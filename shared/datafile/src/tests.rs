@@ -1,5 +1,7 @@
 //! Files read back and measured by brute force.
 
+mod partitions;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
 
@@ -15,7 +17,7 @@ use parquet::basic::{LogicalType, Type as Physical};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use proptest::prelude::*;
 
-use crate::{DataFileError, FileFormat, NewDataFile, UnsupportedTable, read, read_back, single_value};
+use crate::{DataFileError, FileFormat, NewDataFile, read, read_back, single_value};
 
 const DECIMAL: PrimitiveType = PrimitiveType::Decimal { precision: 20, scale: 2 };
 /// The scalar columns, by the names that their values are made for.
@@ -254,22 +256,6 @@ const ROW: &str = r#"{"at":"2024-05-01T10:20:30Z","city":"Rome","uuid":"f79c3e09
     "inner":{"n":1,"id":"f79c3e09-677c-4bbd-a479-3f349cb785e7"},"fixed":"AAEC"}"#;
 
 #[test]
-fn paths_name_the_partition_in_plain_characters() {
-    let rows = batch(&[ROW.to_owned(), "{}".to_owned()]);
-    let paths = |fields: &[(&str, Transform)]| -> Vec<String> {
-        write(&rows, &spec(fields), &[]).into_iter().map(|file| file.entry.path).collect()
-    };
-    assert_eq!(paths(&[]), ["s3://bucket/table/data/f1.parquet"]);
-    assert_eq!(
-        paths(&[("at", Transform::Hour), ("city", Transform::Identity)]),
-        [
-            "s3://bucket/table/data/at_part=2024-05-01-10/city_part=Rome/f1.parquet",
-            "s3://bucket/table/data/at_part=null/city_part=null/f2.parquet",
-        ]
-    );
-}
-
-#[test]
 fn no_rows_make_no_file() {
     assert!(write(&batch(&[]), &spec(&[]), &[]).is_empty());
 }
@@ -329,34 +315,6 @@ fn columns_have_the_types_that_iceberg_asks_for() {
         (Physical::FIXED_LEN_BYTE_ARRAY, 16, None),
     ];
     assert_eq!(found, expected);
-}
-
-/// A partition's value is the column's own, whatever its type.
-#[test]
-fn every_scalar_type_can_be_a_partition() {
-    let row = r#"{"boolean":true,"int":-7,"long":8,"float":-0.0,"double":1.5,"decimal":"-12.30","date":"1969-12-31",
-        "time":"10:20","at":"1969-12-31T23:59:59.999999Z","local":"2024-01-02","nanos":"2024-01-02T00:00:00.000000001Z",
-        "city":"a/b","uuid":"f79c3e09-677c-4bbd-a479-3f349cb785e7","fixed":"AAEC","binary":"AP8="}"#;
-    let rows = batch(&["{}".to_owned(), row.to_owned(), "{}".to_owned(), row.to_owned()]);
-    for ((name, _), column) in SCALARS.into_iter().zip(rows.columns()) {
-        let files = write(&rows, &spec(&[(name, Transform::Identity)]), &[]);
-        let found: Vec<_> =
-            files.iter().map(|file| (file.rows.clone(), file.entry.partition.clone())).collect();
-        let value = single_value::at(column, 1);
-        assert!(value.is_some(), "{name}");
-        assert_eq!(found, [(vec![0, 2], vec![None]), (vec![1, 3], vec![value])], "{name}");
-        for file in &files {
-            let path = file.entry.path.strip_prefix("s3://").expect("a URI");
-            assert!(
-                path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/=-_.".contains(&byte)),
-                "{path}"
-            );
-        }
-    }
-    let hours = write(&rows, &spec(&[("at", Transform::Hour)]), &[]);
-    assert_eq!(hours[1].entry.partition, [Some(SingleValue((-1_i32).to_le_bytes().to_vec()))]);
-    let hours = write(&rows, &spec(&[("nanos", Transform::Hour)]), &[]);
-    assert_eq!(hours[1].entry.partition, [Some(SingleValue(473_376_i32.to_le_bytes().to_vec()))]);
 }
 
 /// Parquet and Iceberg keep -0.0 below 0.0 and NaN out of bounds; JSON has no NaN, other rows may.
@@ -430,14 +388,12 @@ fn metrics_follow_the_tables_modes() {
 
 #[test]
 fn what_can_not_be_written_is_refused_with_its_reason() {
-    let refused = |fields: &[(&str, Transform)], key: &str, value: &str| {
+    let refused = |key: &str, value: &str| {
         let properties = HashMap::from([(key.to_owned(), value.to_owned())]);
-        FileFormat::new(&schema(), &spec(fields), &properties).expect_err("unsupported").to_string()
+        FileFormat::new(&schema(), &spec(&[]), &properties).expect_err("unsupported").to_string()
     };
-    let error = FileFormat::new(&schema(), &spec(&[("at", Transform::Day)]), &HashMap::new());
-    assert!(matches!(error, Err(UnsupportedTable::Transform { .. })));
     assert_eq!(
-        refused(&[], "write.parquet.compression-codec", "lzo"),
+        refused("write.parquet.compression-codec", "lzo"),
         r#"table property write.parquet.compression-codec = "lzo": it must be zstd, snappy, gzip or uncompressed"#
     );
     for (key, value) in [
@@ -447,7 +403,7 @@ fn what_can_not_be_written_is_refused_with_its_reason() {
         ("write.metadata.metrics.default", "all"),
         ("write.parquet.compression-level", "99"),
     ] {
-        let error = refused(&[], key, value);
+        let error = refused(key, value);
         assert!(error.contains(key) && error.contains(value), "{error}");
     }
 }

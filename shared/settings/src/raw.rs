@@ -197,8 +197,9 @@ section! {
     "name" => name: String,
     /// The branch that snapshots are added to. `main` when absent.
     "branch" => branch: String,
-    /// The partition fields, in order: `column` or `identity(column)`, `hour(column)`. None when absent.
-    /// Used only when Icefall makes the table.
+    /// The partition fields, in order: `column` or `identity(column)`, `year(column)`, `month(column)`,
+    /// `day(column)`, `hour(column)`, `bucket(16, column)`, `truncate(8, column)`, `void(column)`. Dots lead into
+    /// structs: `day(meta.at)`. None when absent. Used only when Icefall makes the table.
     "partition_by" => partition_by: Vec<Option<String>>,
     /// Table properties, all strings. Used only when Icefall makes the table. Quote keys that have dots.
     "properties" => properties: BTreeMap<String, String>,

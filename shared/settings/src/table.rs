@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use iceberg::spec::{PrimitiveType, Schema, UnboundPartitionSpec};
+use iceberg::spec::{PrimitiveType, Schema, Type, UnboundPartitionSpec};
 use icefall_manifest::{Branch, TableName};
 
 use crate::fault::{Faults, Key};
@@ -68,7 +68,7 @@ fn partition_fields(
     let texts = raw.unwrap_or_default().into_iter().enumerate();
     let fields = texts.filter_map(|(index, text)| {
         let key = key.at(index);
-        match PartitionField::parse(&text?).and_then(|field| field.check_supported().map(|()| field)) {
+        match PartitionField::parse(&text?) {
             Ok(field) => Some((key, field)),
             Err(problem) => {
                 faults.add(&key, problem);
@@ -192,22 +192,63 @@ fn define(
         spec = added.map_err(|error| faults.add(key, error.message())).ok()?;
     }
     let partition_spec = spec.build();
+    refuse_same_lengths(&schema, &partition_spec, partition_by, faults)?;
     let bound = partition_spec.clone().bind(Arc::new(schema.clone()));
     bound.map_err(|error| faults.add(&key.child("partition_by"), error.message())).ok()?;
     Some(Definition { schema, partition_spec })
 }
 
-/// The id of the column that `field` is made of, if it can be.
+/// Manifests can't hold two partition fields of one decimal or fixed type: the library that writes them names
+/// those types by their lengths alone.
+fn refuse_same_lengths(
+    schema: &Schema,
+    spec: &UnboundPartitionSpec,
+    partition_by: &[(Key, PartitionField)],
+    faults: &mut Faults,
+) -> Option<()> {
+    let mut seen: Vec<Type> = Vec::new();
+    for (field, (key, written)) in spec.fields().iter().zip(partition_by) {
+        let source = schema.field_by_id(field.source_id)?;
+        let Ok(result) = field.transform.result_type(&source.field_type) else { continue };
+        let has_length = matches!(
+            result.as_primitive_type(),
+            Some(PrimitiveType::Decimal { .. } | PrimitiveType::Fixed(_))
+        );
+        if has_length && seen.contains(&result) {
+            let problem = format!(
+                "{written} is the second partition field of type {result}; manifests can't hold two yet"
+            );
+            faults.add(key, problem);
+            return None;
+        }
+        seen.push(result);
+    }
+    Some(())
+}
+
+/// The id of the column that `field` is made of, if it can be: a declared one, or a field of its structs.
 fn source_id(schema: &Schema, columns: &[Column], field: &PartitionField) -> Result<i32, String> {
-    let column = columns.iter().find(|column| column.name == field.column);
-    let id = schema.field_id_by_name(&field.column).filter(|_| column.is_some());
+    let source = find(columns, &field.column);
+    let id = schema.field_id_by_name(&field.column).filter(|_| source.is_some());
     let id = id.ok_or_else(|| {
         let declared: Vec<_> = columns.iter().map(|column| column.name.as_str()).collect();
         format!("{:?} is no declared column; there are {}", field.column, declared.join(", "))
     })?;
-    let source = column.and_then(|column| match &column.data_type {
+    let source = source.and_then(|source| match source {
         ColumnType::Primitive(primitive) => Some(primitive),
         _ => None,
     });
     field.check_source(source).map(|()| id)
+}
+
+/// The type of the column `path`, dots leading into structs. Fields of lists and maps are none: a row has
+/// many values of them, or none.
+fn find<'a>(columns: &'a [Column], path: &str) -> Option<&'a ColumnType> {
+    let (name, below) = path.split_once('.').map_or((path, None), |(name, below)| (name, Some(below)));
+    let column = columns.iter().find(|column| column.name == name)?;
+    match (below, &column.data_type) {
+        (None, found) => Some(found),
+        (Some(below), ColumnType::Struct(fields)) => find(fields, below),
+        (Some(_), _) => None,
+    }
 }

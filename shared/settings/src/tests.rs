@@ -324,17 +324,37 @@ fn tables_are_declared_once_and_dead_letters_stay_apart() {
 fn partitioned(by: &str) -> String {
     format!(
         "{LEAST}[[table]]\nname = 'shop.orders'\npartition_by = [{by}]\n\
-         columns = [{{ name = 'ts', type = 'long' }}, {{ name = 'at', type = 'timestamp' }}, {{ name = 'l', type = 'list<long>' }}]\n"
+         columns = [{{ name = 'ts', type = 'long' }}, {{ name = 'at', type = 'timestamp' }}, {{ name = 'l', type = 'list<long>' }}, {{ name = 's', type = 'struct<n: int, d: date, in: struct<b: binary>>' }}]\n"
     )
 }
 
 #[test]
 fn a_partition_field_that_cannot_be_honoured_refuses_the_settings() {
     assert!(parse(&partitioned("'hour(at)', 'ts'")).is_ok());
+    let all = "'year(at)', 'void(at)', 'bucket(16, ts)', 'truncate(10, ts)', 's.n', 'day(s.d)', 'bucket(4, s.in.b)'";
+    let settings = parse(&partitioned(all)).expect("all of them");
+    let spec = settings.tables[0].partition_spec().expect("columns are declared");
+    let fields: Vec<_> = spec.fields().iter().map(|field| (field.source_id, field.name.as_str())).collect();
+    let expected = [
+        (2, "at_year"),
+        (2, "at_null"),
+        (1, "ts_bucket"),
+        (1, "ts_trunc"),
+        (6, "s.n"),
+        (7, "s.d_day"),
+        (9, "s.in.b_bucket"),
+    ];
+    assert_eq!(fields, expected);
     for (by, problem) in [
         ("'hour(ts)'", "table[0].partition_by[0]: hour(ts) needs a column of type timestamp or timestamptz"),
-        ("'day(at)'", "table[0].partition_by[0]: day(at) can't be written yet; supported are identity"),
-        ("'hour(when)'", "table[0].partition_by[0]: \"when\" is no declared column; there are ts, at, l"),
+        (
+            "'day(ts)'",
+            "table[0].partition_by[0]: day(ts) needs a column of type date, timestamp or timestamptz",
+        ),
+        ("'weekday(at)'", "table[0].partition_by[0]: \"weekday(at)\" is no partition field"),
+        ("'l.element'", "table[0].partition_by[0]: \"l.element\" is no declared column"),
+        ("'s'", "table[0].partition_by[0]: s is no column of a primitive type"),
+        ("'hour(when)'", "table[0].partition_by[0]: \"when\" is no declared column; there are ts, at, l, s"),
         ("'l'", "table[0].partition_by[0]: l is no column of a primitive type"),
         ("'hour(at'", "table[0].partition_by[0]: \"hour(at\" lacks its closing bracket"),
         ("'hour(at)', 'hour(at)'", "table[0].partition_by[1]: "),

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use iceberg::spec::{FormatVersion, SortOrder, TableMetadata, TableMetadataBuilder};
+use iceberg::spec::{FormatVersion, SnapshotReference, SortOrder, TableMetadata, TableMetadataBuilder};
 use iceberg::{NamespaceIdent, TableIdent, TableUpdate};
 use icefall_catalog::{
     Catalog, CatalogError, Commit, CommitOutcome, LoadedTable, Namespace, NewTable, Operation, Reason,
@@ -54,14 +54,19 @@ impl Entry {
     }
 
     fn loaded(&self) -> LoadedTable {
-        answer(Arc::clone(&self.metadata), self.metadata_location())
+        loaded(Arc::clone(&self.metadata), self.metadata_location())
     }
 }
 
-/// As large as a server's answer would be.
-fn answer(metadata: Arc<TableMetadata>, location: String) -> LoadedTable {
+/// A table as an answer carries it: its references are there in JSON alone, and it is as large as a server's would be.
+fn loaded(metadata: Arc<TableMetadata>, location: String) -> LoadedTable {
     let answer_bytes = serde_json::to_vec(&*metadata).map_or(0, |body| body.len() as u64);
-    LoadedTable { answer_bytes, ..LoadedTable::new(metadata, Some(location)) }
+    let references =
+        serde_json::to_value(&*metadata).ok().and_then(|mut json| json.get_mut("refs").map(Value::take));
+    let references: Option<BTreeMap<String, SnapshotReference>> =
+        references.and_then(|references| serde_json::from_value(references).ok());
+    let table = LoadedTable::new(metadata, Arc::new(references.unwrap_or_default()), Some(location));
+    LoadedTable { answer_bytes, ..table }
 }
 
 impl FakeCatalog {
@@ -171,7 +176,7 @@ impl Catalog for FakeCatalog {
         }
         let metadata = referenced_only(&entry.metadata)
             .map_err(|message| CatalogError::Malformed(refusal(Operation::LoadTable, table, message)))?;
-        Ok(answer(Arc::new(metadata), entry.metadata_location()))
+        Ok(loaded(Arc::new(metadata), entry.metadata_location()))
     }
 
     async fn create_table(&self, table: &TableIdent, new: &NewTable) -> Result<LoadedTable, CatalogError> {

@@ -6,17 +6,22 @@ use iceberg::spec::{
     DataContentType, DataFile, DataFileBuilder, DataFileFormat, Datum, Literal, PrimitiveType, Schema,
     Struct, StructType, TableMetadata, Type,
 };
-use icefall_manifest::{DataFileEntry, SingleValue};
+use icefall_manifest::{DataFileEntry, SchemaId, SingleValue, SpecId};
 
-use super::{AppendError, FileGroup};
+use super::AppendError;
 
-/// The group's files for a manifest.
-pub(super) fn convert(metadata: &TableMetadata, group: &FileGroup) -> Result<Vec<DataFile>, AppendError> {
-    let schema = metadata.schema_by_id(group.schema_id.0).ok_or(AppendError::NoSchema(group.schema_id))?;
-    let spec = metadata.partition_spec_by_id(group.spec_id.0).ok_or(AppendError::NoSpec(group.spec_id))?;
+/// The files of `entries` for a manifest.
+pub(super) fn convert<'e>(
+    metadata: &TableMetadata,
+    schema_id: SchemaId,
+    spec_id: SpecId,
+    entries: impl Iterator<Item = &'e DataFileEntry>,
+) -> Result<Vec<DataFile>, AppendError> {
+    let schema = metadata.schema_by_id(schema_id.0).ok_or(AppendError::NoSchema(schema_id))?;
+    let spec = metadata.partition_spec_by_id(spec_id.0).ok_or(AppendError::NoSpec(spec_id))?;
     let partition_type = spec.partition_type(schema)?;
-    let convert = Conversion { schema, partition_type: &partition_type, spec_id: group.spec_id.0 };
-    group.files.iter().map(|entry| convert.file(entry)).collect()
+    let convert = Conversion { schema, partition_type: &partition_type, spec_id: spec_id.0 };
+    entries.map(|entry| convert.file(entry)).collect()
 }
 
 struct Conversion<'a> {

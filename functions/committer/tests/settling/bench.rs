@@ -36,7 +36,7 @@ store = { region = "us-east-1" }
 ops = { bucket = "ops", region = "us-east-1" }
 queue = { url = "http://127.0.0.1:1/0/q", region = "us-east-1" }
 kafka = { cluster = "local" }
-table = [{ name = "analytics.clicks", columns = [
+table = [{ name = "analytics.clicks",DECLARED columns = [
     { name = "p", type = "int", required = true }, { name = "o", type = "long", required = true } ] }]
 route = [{ topic = "clicks", table = "analytics.clicks" }]
 "#;
@@ -94,32 +94,40 @@ pub(crate) struct Bench {
     pub(crate) catalog_faults: Arc<Faults>,
     pub(crate) queue_faults: Arc<Faults>,
     pub(crate) ops_faults: Arc<Faults>,
-    catalog: Arc<FakeCatalog>,
-    store: Arc<FakeStore>,
+    pub(crate) catalog: Arc<FakeCatalog>,
+    pub(crate) store: Arc<FakeStore>,
     ops: Arc<FakeStore>,
     entropy: Arc<SeededEntropy>,
     metrics: Arc<Metrics>,
+    settings: String,
     committer: Committer,
 }
 
 impl Bench {
     pub(crate) async fn new() -> Self {
-        Self::start(Faults::new(), Faults::new(), Faults::new()).await
+        Self::declared("").await
+    }
+
+    /// The same with more in the table's declaration.
+    pub(crate) async fn declared(more: &str) -> Self {
+        Self::start([Faults::new(), Faults::new(), Faults::new()], more).await
     }
 
     /// All parts count their calls together, so that a crash strikes all of them.
     pub(crate) async fn with_shared_faults() -> Self {
         let faults = Faults::new();
-        Self::start(Arc::clone(&faults), Arc::clone(&faults), faults).await
+        Self::start([Arc::clone(&faults), Arc::clone(&faults), faults], "").await
     }
 
-    async fn start(catalog_faults: Arc<Faults>, queue_faults: Arc<Faults>, ops_faults: Arc<Faults>) -> Self {
+    async fn start([catalog_faults, queue_faults, ops_faults]: [Arc<Faults>; 3], more: &str) -> Self {
         let clock = Arc::new(FakeClock::default());
         let queue = Arc::new(FakeQueue::new(Arc::clone(&clock), Duration::from_mins(5)));
         let catalog = Arc::new(FakeCatalog::new(Arc::clone(&clock) as Arc<dyn Clock>));
         let (store, ops) = (Arc::new(FakeStore::new()), Arc::new(FakeStore::new()));
         let entropy = Arc::new(SeededEntropy::new(7));
+        let settings = SETTINGS.replace("DECLARED", more);
         let (committer, metrics) = committer(
+            &settings,
             &clock,
             &queue,
             &catalog,
@@ -139,6 +147,7 @@ impl Bench {
             ops,
             entropy,
             metrics,
+            settings,
             committer,
         };
         bench.drain().await.expect("the tables are made");
@@ -148,8 +157,8 @@ impl Bench {
     /// The same world with a process that remembers nothing.
     pub(crate) fn restarted(self) -> Self {
         let faults = [&self.catalog_faults, &self.queue_faults, &self.ops_faults];
-        let Self { clock, queue, catalog, store, ops, entropy, .. } = &self;
-        let (committer, metrics) = committer(clock, queue, catalog, store, ops, entropy, faults);
+        let Self { clock, queue, catalog, store, ops, entropy, settings, .. } = &self;
+        let (committer, metrics) = committer(settings, clock, queue, catalog, store, ops, entropy, faults);
         Self { committer, metrics, ..self }
     }
 
@@ -231,7 +240,12 @@ impl Bench {
 
     pub(crate) async fn unset_ledger(&self) {
         let removals = vec![icefall_ledger::property_name(&Branch::main(), &source())];
-        let commit = Commit::new(Vec::new(), vec![TableUpdate::RemoveProperties { removals }], self.uuid());
+        self.update(vec![TableUpdate::RemoveProperties { removals }]).await;
+    }
+
+    /// A change of the table that somebody else makes.
+    pub(crate) async fn update(&self, updates: Vec<TableUpdate>) {
+        let commit = Commit::new(Vec::new(), updates, self.uuid());
         self.catalog.commit(&ident(TABLE), &commit).await.into_result().expect("it commits");
     }
 
@@ -287,16 +301,17 @@ impl Bench {
         keys
     }
 
-    fn metadata(&self, table: &str) -> Arc<TableMetadata> {
+    pub(crate) fn metadata(&self, table: &str) -> Arc<TableMetadata> {
         self.catalog.peek(&ident(table)).expect("the table is there")
     }
 
-    fn uuid(&self) -> uuid::Uuid {
+    pub(crate) fn uuid(&self) -> uuid::Uuid {
         icefall_clock::Entropy::uuid_at(self.entropy.as_ref(), self.clock.now())
     }
 }
 
 fn committer(
+    settings: &str,
     clock: &Arc<FakeClock>,
     queue: &Arc<FakeQueue>,
     catalog: &Arc<FakeCatalog>,
@@ -318,7 +333,7 @@ fn committer(
         entropy: Arc::clone(entropy) as Arc<dyn icefall_clock::Entropy>,
         metrics: Arc::clone(&metrics),
     };
-    let settings = Settings::parse(SETTINGS, &Environment::default()).expect("settings");
+    let settings = Settings::parse(settings, &Environment::default()).expect("settings");
     (Committer::new(settings, ports).expect("a committer"), metrics)
 }
 

@@ -4,6 +4,8 @@
 
 mod bench;
 mod measures;
+mod merging;
+mod other_engine;
 
 use std::time::Duration;
 
