@@ -76,7 +76,7 @@ impl Kafka {
 
     /// The next records of some partitions of `topic`, from the committed offset on. A partition is in one batch at a
     /// time, but for `again`: then two consumers think that they own it.
-    pub(crate) fn take(&mut self, rng: &Rng, topic: usize, again: bool) -> Vec<Span> {
+    pub(crate) fn take(&mut self, rng: &Rng, topic: usize, again: bool, most: u64) -> Vec<Span> {
         let Some(topic) = self.topics.get_mut(topic) else { return Vec::new() };
         let mut spans = Vec::new();
         for (partition, log) in topic.partitions.iter_mut().enumerate() {
@@ -86,7 +86,7 @@ impl Kafka {
             if left == 0 || held || (!spans.is_empty() && rng.chance(400)) {
                 continue;
             }
-            let to = from + usize::try_from(rng.within(1..13)).unwrap_or(1).min(left);
+            let to = from + usize::try_from(rng.within(most.div_ceil(13)..most)).unwrap_or(1).min(left);
             log.taken = log.taken.max(to);
             spans.push(Span { partition, from, to });
         }

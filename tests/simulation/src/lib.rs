@@ -10,6 +10,7 @@ mod account;
 mod evolution;
 mod gate;
 mod kafka;
+mod lie;
 mod others;
 mod ports;
 mod post;
@@ -25,5 +26,6 @@ mod verdict;
 mod weather;
 mod world;
 
-pub use schedule::{Outcome, run};
+pub use lie::Lie;
+pub use schedule::{Outcome, run, run_with};
 pub use tally::{CrashPoint, Fault, Tally};

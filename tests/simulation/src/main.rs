@@ -5,11 +5,12 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use icefall_simulation::{Fault, Outcome, Tally, run};
+use icefall_simulation::{Fault, Lie, Outcome, Tally, run, run_with};
 
 const USAGE: &str = "\
 simulate [--seeds N] [--first S]   N schedules (1000), from seed S on (1)
 simulate --seed S [--log]          one schedule with its trace, and the functions' own log
+simulate --sabotage                parts that break their word: each must be noticed
 
 Exit code 1: a record was lost, doubled or altered, or something never struck in 1000 schedules or more.";
 
@@ -21,6 +22,7 @@ struct Arguments {
     count: u64,
     single: Option<u64>,
     log: bool,
+    sabotage: bool,
 }
 
 fn main() -> ExitCode {
@@ -28,6 +30,9 @@ fn main() -> ExitCode {
         println!("{USAGE}");
         return ExitCode::from(2);
     };
+    if arguments.sabotage {
+        return sabotage();
+    }
     match arguments.single {
         Some(seed) => single(seed, arguments.log),
         None => many(arguments.first, arguments.count),
@@ -35,7 +40,7 @@ fn main() -> ExitCode {
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
-    let mut arguments = Arguments { first: 1, count: ENOUGH, single: None, log: false };
+    let mut arguments = Arguments { first: 1, count: ENOUGH, single: None, log: false, sabotage: false };
     while let Some(word) = words.next() {
         let mut number = || words.next()?.parse().ok();
         match word.as_str() {
@@ -43,6 +48,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
             "--first" => arguments.first = number()?,
             "--seed" => arguments.single = Some(number()?),
             "--log" => arguments.log = true,
+            "--sabotage" => arguments.sabotage = true,
             _ => return None,
         }
     }
@@ -67,6 +73,25 @@ fn verdict(outcome: &Outcome) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Lets each part lie until a schedule notices.
+fn sabotage() -> ExitCode {
+    let mut unnoticed = 0;
+    for lie in Lie::ALL {
+        let noticed = (1..=ENOUGH).find_map(|seed| Some((seed, run_with(seed, Some(*lie)).violation?)));
+        let Some((seed, violation)) = noticed else {
+            println!("{}: NOT NOTICED in {ENOUGH} schedules", lie.text());
+            unnoticed += 1;
+            continue;
+        };
+        println!(
+            "{}: noticed with seed {seed}: {}",
+            lie.text(),
+            violation.lines().next().unwrap_or_default()
+        );
+    }
+    if unnoticed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn many(first: u64, count: u64) -> ExitCode {

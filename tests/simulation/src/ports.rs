@@ -17,7 +17,9 @@ use icefall_store::{Location, ObjectMeta, ObjectStore, StoreError};
 use icefall_testkit::{Failure, FakeCatalog, FakeQueue, FakeStore, errors};
 
 use crate::gate::{Call, Gate};
+use crate::lie::{Lie, unchecked};
 use crate::post::Post;
+use crate::sim::Sim;
 use crate::tally::Fault;
 use crate::weather::Part;
 
@@ -72,6 +74,10 @@ impl Catalog for SimCatalog {
         let (ident, commit, name) = (table.clone(), commit.clone(), table.to_string());
         let call = Call { part: Part::Catalog, name: "commit", subject: &name };
         let effect = move |_: bool| {
+            let commit = match (sim.lie, inner.peek(&ident)) {
+                (Some(Lie::NoCompareAndSwap), Some(metadata)) => unchecked(&commit, &metadata),
+                _ => commit,
+            };
             let outcome = now(inner.commit(&ident, &commit));
             sim.detail(&format!("  the catalog on {ident}: {}", outcome.name()));
             if matches!(outcome, CommitOutcome::Conflict(_)) {
@@ -135,7 +141,7 @@ impl ObjectStore for SimStore {
         let effect = move |inner: &FakeStore| {
             let mut born = born.lock().unwrap_or_else(PoisonError::into_inner);
             born.insert(place.to_string(), sim.now_ms());
-            now(inner.put(&place, body))
+            if is_lost(&sim, &place) { Ok(()) } else { now(inner.put(&place, body)) }
         };
         self.call("put", icefall_store::Operation::Put, location, effect).await
     }
@@ -157,6 +163,16 @@ impl ObjectStore for SimStore {
         let effect = move |inner: &FakeStore| now(inner.head(&place));
         self.call("head", icefall_store::Operation::Head, location, effect).await
     }
+}
+
+/// Whether a store that lies keeps this to itself.
+fn is_lost(sim: &Sim, place: &Location) -> bool {
+    let part = match sim.lie {
+        Some(Lie::LostDataFiles) => "/data/",
+        Some(Lie::LostDeadLetters) => "dead-letters/",
+        _ => return false,
+    };
+    place.key().contains(part) && sim.rng.chance(300)
 }
 
 /// The queue as one process reaches it.
@@ -197,7 +213,15 @@ impl CommitQueue for SimQueue {
 
     async fn receive(&self, max: usize, wait: Duration) -> Result<Vec<Received>, QueueError> {
         let inner = Arc::clone(&self.inner);
-        let effect = move |_: bool| now(inner.receive(max, Duration::ZERO));
+        let sim = Arc::clone(&self.gate.sim);
+        let effect = move |_: bool| {
+            let got = now(inner.receive(max, Duration::ZERO))?;
+            if sim.lie == Some(Lie::DeletedOnReceipt) {
+                let receipts: Vec<_> = got.iter().map(|message| message.receipt.clone()).collect();
+                now(inner.delete(&receipts))?;
+            }
+            Ok(got)
+        };
         let got = self.call("receive", icefall_queue::Operation::Receive, "", effect).await?;
         if !got.is_empty() || wait.is_zero() {
             return Ok(got);

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use icefall_queue::{CommitQueue, QueueError};
 use icefall_testkit::FakeQueue;
 
+use crate::lie::Lie;
 use crate::ports::now;
 use crate::sim::Sim;
 use crate::tally::Fault;
@@ -48,6 +49,9 @@ impl Post {
     pub(crate) fn accept(&self, bodies: &[String]) -> Result<(), QueueError> {
         let calm = self.state().calm;
         for body in bodies {
+            if self.sim.lie == Some(Lie::LostMessages) && self.sim.rng.chance(100) {
+                continue;
+            }
             if !calm && self.sim.rng.chance(60) {
                 self.sim.strike(Fault::DelayedMessage);
                 self.hold(body, self.sim.rng.within(HOUR..96 * HOUR));

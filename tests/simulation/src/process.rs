@@ -8,16 +8,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::LocalBoxFuture;
 use icefall_clock::{Clock, Entropy};
 use icefall_committer::Committer;
-use icefall_settings::{Environment, Settings};
+use icefall_settings::Settings;
 use icefall_store::{ObjectStore, OpsBucket};
 use icefall_telemetry::Metrics;
 use icefall_writer::Writer;
 
 use crate::gate::{Gate, Role};
 use crate::kafka::Span;
+use crate::lie::Lie;
 use crate::ports::{SimCatalog, SimQueue, SimStore};
 use crate::record::RecordNo;
 use crate::sim::{Next, ProcessClock, ProcessId, Sim};
@@ -53,7 +54,7 @@ enum Program {
 /// An invocation under way.
 struct Running {
     role: Role,
-    work: BoxFuture<'static, Result<String, String>>,
+    work: LocalBoxFuture<'static, Result<String, String>>,
     woken: Arc<Woken>,
     killed_ms: u64,
     batch: Option<Batch>,
@@ -89,14 +90,14 @@ impl Wake for Woken {
 impl Warm {
     /// A cold environment.
     #[expect(clippy::expect_used, reason = "settings that don't parse are a fault of the simulation")]
-    fn start(sim: &Arc<Sim>, parts: &Parts, settings: &str, role: Role, process: ProcessId) -> Self {
+    fn start(sim: &Arc<Sim>, parts: &Parts, settings: &Settings, role: Role, process: ProcessId) -> Self {
         let gate = Gate::new(Arc::clone(sim), process, role);
         let behind_ms = if sim.rng.chance(150) { sim.rng.within(1_000..20_000) } else { 0 };
         if behind_ms > 0 {
             sim.strike(Fault::ClockSkew);
         }
         let clock = Arc::new(ProcessClock { sim: Arc::clone(sim), process, behind_ms });
-        let settings = Settings::parse(settings, &Environment::default()).expect("the settings are good");
+        let settings = settings.clone();
         let store = |inner, part| -> Arc<dyn ObjectStore> {
             Arc::new(SimStore { gate: Arc::clone(&gate), inner, part, born: Arc::clone(&parts.born) })
         };
@@ -126,12 +127,12 @@ impl Warm {
 }
 
 impl World {
-    /// Invokes a writer with the next records of `topic`; says whether it could be.
-    pub(crate) fn invoke_writer(&mut self, topic: usize, again: bool) -> bool {
+    /// Invokes a writer with the next records of `topic`, less than `most` of a partition; says whether it could be.
+    pub(crate) fn invoke_writer(&mut self, topic: usize, again: bool, most: u64) -> bool {
         if self.processes.count(Role::Writer) >= AT_ONCE {
             return false;
         }
-        let spans = self.kafka.take(&self.sim.rng, topic, again);
+        let spans = self.kafka.take(&self.sim.rng, topic, again, most);
         if spans.is_empty() {
             return false;
         }
@@ -167,7 +168,7 @@ impl World {
         self.sim.state().tally.invocations += 1;
         let limit_ms = self.sim.rng.within(60_000..240_000);
         let deadline = warm.clock.now().plus(Duration::from_millis(limit_ms));
-        let work: BoxFuture<'static, Result<String, String>> = match &warm.program {
+        let work: LocalBoxFuture<'static, Result<String, String>> = match &warm.program {
             Program::Writer(writer) => {
                 let writer = Arc::clone(writer);
                 Box::pin(async move {
@@ -194,7 +195,7 @@ impl World {
         let idle = warm.iter().filter(|(id, warm)| warm.gate.role == role && !running.contains_key(id));
         let idle: Vec<_> = idle.map(|(id, _)| *id).collect();
         if let Some(id) = self.sim.rng.pick(&idle) {
-            if self.sim.rng.chance(800) {
+            if self.sim.rng.chance(880) {
                 return *id;
             }
             self.sim.strike(Fault::Recycled);
@@ -202,7 +203,7 @@ impl World {
         }
         *started += 1;
         let process = ProcessId(*started);
-        warm.insert(process, Warm::start(&self.sim, &self.parts, &self.settings.text(), role, process));
+        warm.insert(process, Warm::start(&self.sim, &self.parts, &self.settings.parsed, role, process));
         process
     }
 
@@ -254,7 +255,7 @@ impl World {
         loop {
             running.woken.0.store(false, Ordering::SeqCst);
             match Pin::new(&mut running.work).poll(&mut context) {
-                Poll::Ready(result) => return self.finish(process, result),
+                Poll::Ready(result) => return self.end_invocation(process, result),
                 Poll::Pending if self.sim.state().crashed.remove(&process) => {
                     return self.die(process, "is dead");
                 }
@@ -273,7 +274,7 @@ impl World {
         self.settle_batch(batch, false);
     }
 
-    fn finish(&mut self, process: ProcessId, result: Result<String, String>) {
+    fn end_invocation(&mut self, process: ProcessId, result: Result<String, String>) {
         let Some(running) = self.processes.running.remove(&process) else { return };
         let (who, succeeded) = (format!("{}-{}", running.role.text(), process.0), result.is_ok());
         match result {
@@ -302,7 +303,8 @@ impl World {
         if !succeeded {
             self.sim.strike(Fault::BatchRetried);
         }
-        self.kafka.settle(topic, &spans, succeeded && !forgotten);
+        let discarded = !succeeded && self.sim.lie == Some(Lie::DiscardedBatches);
+        self.kafka.settle(topic, &spans, discarded || (succeeded && !forgotten));
     }
 
     fn is_calm(&self) -> bool {

@@ -3,6 +3,7 @@
 use icefall_testkit::Failure;
 
 use crate::account;
+use crate::lie::Lie;
 use crate::tally::{Fault, Tally};
 use crate::weather::Part;
 use crate::world::{DEAD_LETTERS, SettingsChoice, World};
@@ -14,8 +15,11 @@ const HOUR: u64 = 60 * MINUTE;
 /// The least number of events, and of faults that must have struck.
 const EVENTS: usize = 40;
 const FAULTS: u64 = 3;
+/// Records of one partition in a batch: a few while there are faults, many when all is drained.
+const FEW: u64 = 13;
+const MANY: u64 = 500;
 /// A schedule that has not drained after so many rounds never will.
-const MOST_ROUNDS: usize = 60;
+const MOST_ROUNDS: usize = 40;
 
 /// What one schedule came to.
 #[derive(Clone, Debug)]
@@ -78,7 +82,7 @@ const EVENT_WEIGHTS: [(u64, Event); 22] = [
     (25, Event::Expire),
     (15, Event::CleanUp),
     (20, Event::ForeignCommit),
-    (14, Event::RollBack),
+    (25, Event::RollBack),
     (10, Event::AddColumn),
     (10, Event::Widen),
     (12, Event::ChangeSpec),
@@ -90,7 +94,13 @@ const EVENT_WEIGHTS: [(u64, Event); 22] = [
 /// Runs the schedule of `seed`.
 #[must_use]
 pub fn run(seed: u64) -> Outcome {
-    let mut world = World::new(seed);
+    run_with(seed, None)
+}
+
+/// Runs the schedule of `seed` with a part that breaks its word.
+#[must_use]
+pub fn run_with(seed: u64, lie: Option<Lie>) -> Outcome {
+    let mut world = World::new(seed, lie);
     world.invoke_committer();
     world.run_to_idle(5 * MINUTE);
     while world.sim.state().trace.events() < EVENTS || world.sim.state().tally.total() < FAULTS {
@@ -128,11 +138,11 @@ impl World {
             Event::Produce => self.produce(),
             Event::Write => {
                 let topic = self.sim.rng.index(self.kafka.topics.len());
-                self.invoke_writer(topic, false);
+                self.invoke_writer(topic, false, FEW);
             }
             Event::WriteAgain => {
                 let topic = self.sim.rng.index(self.kafka.topics.len());
-                if self.invoke_writer(topic, true) {
+                if self.invoke_writer(topic, true, FEW) {
                     self.sim.strike(Fault::Rebalanced);
                 }
             }
@@ -224,14 +234,13 @@ impl World {
     fn change_settings(&mut self) {
         let rng = &self.sim.rng;
         let skip = rng.chance(500);
-        let settings = SettingsChoice {
-            skip_tombstones: skip,
-            ever_skipped: self.settings.ever_skipped || skip,
-            ever_kept: self.settings.ever_kept || !skip,
-            max_messages: *rng.pick(&[1, 3, 1000]).unwrap_or(&1000),
-            commit_interval_s: rng.within(0..5),
-        };
-        self.sim.event(&format!("deployed: {settings:?}"));
+        let ever = (self.settings.ever_skipped, self.settings.ever_kept);
+        let most = *rng.pick(&[1, 3, 1000]).unwrap_or(&1000);
+        let settings = SettingsChoice::of(skip, ever, most, rng.within(0..5));
+        let interval = settings.commit_interval_s;
+        self.sim.event(&format!(
+            "deployed: tombstones skipped: {skip}, {most} messages a round, every {interval} s"
+        ));
         self.sim.strike(Fault::SettingsChanged);
         self.settings = settings;
         self.forget_warm();
@@ -276,7 +285,7 @@ impl World {
                 return self.finish();
             }
             for topic in 0..self.kafka.topics.len() {
-                self.invoke_writer(topic, false);
+                self.invoke_writer(topic, false, MANY);
             }
             self.run_to_idle(HOUR);
             self.run_until(self.sim.now_ms() + 6 * MINUTE);

@@ -15,6 +15,7 @@ use async_trait::async_trait;
 use icefall_clock::{Clock, Timestamp};
 use icefall_testkit::FakeClock;
 
+use crate::lie::Lie;
 use crate::rng::Rng;
 use crate::tally::{Fault, Tally};
 use crate::trace::Trace;
@@ -31,6 +32,8 @@ type Effect = Box<dyn FnOnce() + Send>;
 pub(crate) struct Sim {
     pub(crate) clock: Arc<FakeClock>,
     pub(crate) rng: Rng,
+    /// What a part says and does not do, if any.
+    pub(crate) lie: Option<Lie>,
     state: Mutex<State>,
 }
 
@@ -63,7 +66,7 @@ pub(crate) enum Next {
 }
 
 impl Sim {
-    pub(crate) fn new(seed: u64) -> Arc<Self> {
+    pub(crate) fn new(seed: u64, lie: Option<Lie>) -> Arc<Self> {
         let clock = Arc::new(FakeClock::default());
         let rng = Rng::new(seed);
         let state = State {
@@ -75,7 +78,7 @@ impl Sim {
             tally: Tally::default(),
             trace: Trace::new(clock.now().unix_ms()),
         };
-        Arc::new(Self { clock, rng, state: Mutex::new(state) })
+        Arc::new(Self { clock, rng, lie, state: Mutex::new(state) })
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {

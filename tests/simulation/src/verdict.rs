@@ -34,6 +34,9 @@ struct Judgement<'a> {
 impl Judgement<'_> {
     fn run(&self) -> Result<(), String> {
         let no = self.record.no;
+        if !self.record.acknowledged && self.is_in_kafka() {
+            return Err(format!("LOST record {no}: passed over by Kafka's consumer"));
+        }
         let row = self.account.rows.get(&no);
         let letters = self.account.letters.get(&no).map(Vec::as_slice).unwrap_or_default();
         if row.is_some() && self.table.rolled_back.contains(&no) {
@@ -54,6 +57,13 @@ impl Judgement<'_> {
             return Err(format!("LOST record {no}: acknowledged, and nowhere"));
         }
         Ok(())
+    }
+
+    /// Whether its topic still holds it.
+    fn is_in_kafka(&self) -> bool {
+        let topic = self.world.kafka.topics.get(self.record.topic);
+        let logs = topic.iter().flat_map(|topic| &topic.partitions);
+        logs.into_iter().any(|log| log.records.binary_search(&self.record.no).is_ok())
     }
 
     /// Whether a record that is neither row nor dead letter is missed.

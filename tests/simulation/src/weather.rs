@@ -81,7 +81,7 @@ impl Weather {
         self.outages.push((part, failure, until_ms));
     }
 
-    /// How the next call of `part` fares. `idle` calls, of which there are very many, fail more rarely.
+    /// How the next call of `part` fares.
     pub(crate) fn course(&self, rng: &Rng, part: Part, call: &str, now_ms: u64) -> Course {
         let quick = Course {
             effect_after_ms: Some(rng.within(1..15)),
@@ -103,8 +103,13 @@ impl Weather {
         if rng.chance(self.slow_per_thousand) {
             return slow(rng, quick);
         }
-        // There are many more receives than other calls.
-        let rate = if call == "receive" { self.per_thousand / 4 } else { self.per_thousand };
+        // There are many more receives than other calls, and few of those that matter most.
+        let rate = match call {
+            "receive" => self.per_thousand / 4,
+            "commit" => self.per_thousand * 4,
+            "send" | "delete" => self.per_thousand * 3,
+            _ => self.per_thousand,
+        };
         if rng.chance(rate) { faulty(rng, call, quick) } else { quick }
     }
 }

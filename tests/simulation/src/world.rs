@@ -9,9 +9,11 @@ use iceberg::spec::TableMetadata;
 use iceberg::{NamespaceIdent, TableIdent};
 use icefall_catalog::Commit;
 use icefall_clock::Clock;
+use icefall_settings::{Environment, Settings};
 use icefall_testkit::{FakeCatalog, FakeQueue, FakeStore, SeededEntropy};
 
 use crate::kafka::Kafka;
+use crate::lie::Lie;
 use crate::ports::now;
 use crate::post::Post;
 use crate::process::Processes;
@@ -75,29 +77,35 @@ pub(crate) struct SettingsChoice {
     pub(crate) ever_kept: bool,
     pub(crate) max_messages: u64,
     pub(crate) commit_interval_s: u64,
+    pub(crate) parsed: Settings,
 }
 
 impl SettingsChoice {
     fn new(sim: &Sim) -> Self {
         let skip = sim.rng.chance(500);
-        Self {
-            skip_tombstones: skip,
-            ever_skipped: skip,
-            ever_kept: !skip,
-            max_messages: 1000,
-            commit_interval_s: sim.rng.within(0..3),
-        }
+        Self::of(skip, (skip, !skip), 1000, sim.rng.within(0..3))
     }
 
-    /// The settings file.
-    pub(crate) fn text(&self) -> String {
-        let tombstones = if self.skip_tombstones { "skip" } else { "dead-letter" };
-        let Self { max_messages, commit_interval_s, .. } = self;
-        let columns = r#"{ name = "id", type = "long", required = true },
-            { name = "p", type = "int", required = true }, { name = "o", type = "long", required = true },
-            { name = "n", type = "long" }, { name = "s", type = "string" }, { name = "q", type = "int" }"#;
-        format!(
-            r#"
+    /// Settings with these choices; `ever` says whether tombstones were ever skipped, and whether ever kept.
+    #[expect(clippy::expect_used, reason = "settings that don't parse are a fault of the simulation")]
+    pub(crate) fn of(skip: bool, ever: (bool, bool), max_messages: u64, commit_interval_s: u64) -> Self {
+        let text = text(skip, max_messages, commit_interval_s);
+        let parsed = Settings::parse(&text, &Environment::default()).expect("the settings are good");
+        let (ever_skipped, ever_kept) = (ever.0 || skip, ever.1 || !skip);
+        Self { skip_tombstones: skip, ever_skipped, ever_kept, max_messages, commit_interval_s, parsed }
+    }
+}
+
+/// The settings file.
+fn text(skip_tombstones: bool, max_messages: u64, commit_interval_s: u64) -> String {
+    let tombstones = if skip_tombstones { "skip" } else { "dead-letter" };
+    let columns = r#"{ name = "id", type = "long", required = true },
+        { name = "p", type = "int", required = true }, { name = "o", type = "long", required = true },
+        { name = "n", type = "long" }, { name = "s", type = "string" }, { name = "q", type = "int" }"#;
+    // Compression costs much of a schedule's time and plays no part in what is promised.
+    let properties = r#"{ "write.parquet.compression-codec" = "uncompressed" }"#;
+    format!(
+        r#"
 pipeline = "sim"
 catalog = {{ uri = "http://127.0.0.1:1", warehouse = "lake" }}
 store = {{ region = "us-east-1" }}
@@ -106,8 +114,8 @@ queue = {{ url = "http://127.0.0.1:1/0/q", region = "us-east-1" }}
 kafka = {{ cluster = "local" }}
 committer = {{ linger = "1s", commit_interval = "{commit_interval_s}s", max_messages = {max_messages} }}
 table = [
-    {{ name = "lake.clicks", columns = [{columns}] }},
-    {{ name = "lake.orders", columns = [{columns}], partition_by = ["p"] }},
+    {{ name = "lake.clicks", columns = [{columns}], properties = {properties} }},
+    {{ name = "lake.orders", columns = [{columns}], properties = {properties}, partition_by = ["p"] }},
 ]
 route = [
     {{ topic = "clicks", table = "lake.clicks" }},
@@ -115,13 +123,12 @@ route = [
     {{ topic = "orders", table = "lake.orders", tombstones = "{tombstones}" }},
 ]
 "#
-        )
-    }
+    )
 }
 
 impl World {
-    pub(crate) fn new(seed: u64) -> Self {
-        let sim = Sim::new(seed);
+    pub(crate) fn new(seed: u64, lie: Option<Lie>) -> Self {
+        let sim = Sim::new(seed, lie);
         let queue = Arc::new(FakeQueue::new(Arc::clone(&sim.clock), VISIBILITY));
         let lake = Arc::new(FakeStore::new());
         let parts = Parts {

@@ -26,6 +26,7 @@ cargo xtask <command>
         [--sabotage drop|double|alter|lose-dead-letter]
                                                the main job, end to end, verified by two readers
   test  [--all] [arguments of cargo test]      every test, on a stack of its own
+  simulate [--seeds N] [--seed S] [--sabotage]  writer and committer over parts that fail in every way, from one seed
   bench [--json]                               the benchmarks, on release builds
   lint                                         formatting, clippy and docs, with no warning allowed
 
@@ -59,6 +60,10 @@ fn run(command: &str, arguments: &[OsString]) -> Result<ExitCode, StepFailed> {
             let tools = environments::ensure()?;
             build::everything_tested()?;
             Err(tools.hand_over("icefall_local", command, arguments))
+        }
+        "simulate" => {
+            build::functions()?;
+            Err(build::hand_over("simulate", arguments))
         }
         "bench" => {
             let tools = environments::ensure()?;
