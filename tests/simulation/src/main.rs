@@ -1,4 +1,4 @@
-//! `simulate [--seeds N] [--seed S]`: many schedules, or one with its trace.
+//! `simulate [--seeds N] [--seed S] [--sabotage]`: many schedules, one with its trace, or parts that lie.
 
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 

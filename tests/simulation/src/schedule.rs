@@ -67,22 +67,22 @@ enum Event {
 
 /// How often each happens.
 const EVENT_WEIGHTS: [(u64, Event); 22] = [
-    (230, Event::Produce),
+    (170, Event::Produce),
     (260, Event::Write),
     (30, Event::WriteAgain),
-    (190, Event::Commit),
+    (240, Event::Commit),
     (25, Event::Redeliver),
     (12, Event::Shuffle),
     (25, Event::OldMessage),
     (4, Event::ForeignMessage),
-    (25, Event::Outage),
+    (10, Event::Outage),
     (14, Event::TriggerRecreated),
-    (5, Event::TopicRecreated),
-    (35, Event::Compact),
-    (25, Event::Expire),
-    (15, Event::CleanUp),
+    (8, Event::TopicRecreated),
+    (50, Event::Compact),
+    (45, Event::Expire),
+    (20, Event::CleanUp),
     (20, Event::ForeignCommit),
-    (25, Event::RollBack),
+    (30, Event::RollBack),
     (10, Event::AddColumn),
     (10, Event::Widen),
     (12, Event::ChangeSpec),
@@ -169,7 +169,7 @@ impl World {
         let topic = rng.index(self.kafka.topics.len());
         let Some(described) = self.kafka.topics.get(topic) else { return };
         let (name, partition) = (described.name, rng.index(described.partitions.len()));
-        let (count, now) = (rng.within(1..9), self.sim.now_ms());
+        let (count, now) = (rng.within(1..13), self.sim.now_ms());
         let first = self.kafka.records.len();
         self.kafka.produce(rng, topic, partition, count, now);
         let last = self.kafka.records.len() - 1;
