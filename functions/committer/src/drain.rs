@@ -111,6 +111,9 @@ impl Committer {
         while deadline.allows_work(self.ports.clock.now()) {
             let messages = self.gather(hold, deadline).await?;
             if messages.is_empty() {
+                if state.report.rounds == 0 {
+                    round::quiet(self).await;
+                }
                 break;
             }
             round::settle(self, &mut state, messages, deadline).await;

@@ -127,7 +127,7 @@ impl Planner<'_> {
             Verdict::Trim(free) => match self.trim(batch, &free).await {
                 Ok(trimmed) => {
                     let files = group_of(self.table, &trimmed)?;
-                    plan.accept(round, Cow::Owned(trimmed), files)?
+                    plan.accept(round, Cow::Owned(trimmed), files)?;
                     Fate::Trimmed
                 }
                 Err(fault @ TrimError::Damaged { .. }) => {

@@ -71,6 +71,14 @@ fn count(committer: &Committer, inbox: &Inbox) {
     }
 }
 
+/// A round without messages: nothing to settle, but somebody is there. Without it a pipeline that was quiet for long
+/// would stand still for ever: writers refuse their batches when the heartbeat is old, and without batches there
+/// are no rounds.
+pub(crate) async fn quiet(committer: &Committer) {
+    let round = committer.ports.entropy.uuid_at(committer.ports.clock.now());
+    beat(committer, round, Vec::new(), true).await;
+}
+
 /// Delivers what waits in outboxes; what can't be delivered stays there, and is counted.
 pub(crate) async fn deliver(committer: &Committer, state: &mut State, deadline: Deadline) {
     deliver_all(committer, state, deadline).await;

@@ -7,7 +7,7 @@
 //! Time is the given clock's; table UUIDs follow from the order of creations.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use async_trait::async_trait;
 use iceberg::spec::{FormatVersion, SnapshotReference, SortOrder, TableMetadata, TableMetadataBuilder};
@@ -46,9 +46,15 @@ struct State {
 struct Entry {
     metadata: Arc<TableMetadata>,
     version: u32,
+    /// What `snapshots=refs` shows of it, once somebody asked.
+    referenced: Arc<OnceLock<LoadedTable>>,
 }
 
 impl Entry {
+    fn new(metadata: TableMetadata, version: u32) -> Self {
+        Self { metadata: Arc::new(metadata), version, referenced: Arc::default() }
+    }
+
     fn metadata_location(&self) -> String {
         format!("{}/metadata/v{}.metadata.json", self.metadata.location(), self.version)
     }
@@ -106,7 +112,7 @@ impl FakeCatalog {
         let mut state = self.state();
         let version = state.tables.get(table).map_or(0, |entry| entry.version) + 1;
         state.namespaces.insert(table.namespace().clone());
-        state.tables.insert(table.clone(), Entry { metadata: Arc::new(metadata), version });
+        state.tables.insert(table.clone(), Entry::new(metadata, version));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -158,7 +164,7 @@ impl FakeCatalog {
         let updated_ms = updated_ms(metadata, commit.updates(), self.clock.now().unix_ms_signed());
         let after = built.and_then(|built| stamped(&built.metadata, updated_ms));
         let after = after.map_err(|message| Box::new(CommitOutcome::Rejected(reason(message))))?;
-        Ok(Entry { metadata: Arc::new(after), version: entry.version + 1 })
+        Ok(Entry::new(after, entry.version + 1))
     }
 }
 
@@ -174,9 +180,13 @@ impl Catalog for FakeCatalog {
         if snapshots == Snapshots::All {
             return Ok(entry.loaded());
         }
+        if let Some(referenced) = entry.referenced.get() {
+            return Ok(referenced.clone());
+        }
         let metadata = referenced_only(&entry.metadata)
             .map_err(|message| CatalogError::Malformed(refusal(Operation::LoadTable, table, message)))?;
-        Ok(loaded(Arc::new(metadata), entry.metadata_location()))
+        let referenced = loaded(Arc::new(metadata), entry.metadata_location());
+        Ok(entry.referenced.get_or_init(|| referenced).clone())
     }
 
     async fn create_table(&self, table: &TableIdent, new: &NewTable) -> Result<LoadedTable, CatalogError> {
@@ -190,7 +200,7 @@ impl Catalog for FakeCatalog {
         }
         let metadata =
             self.created(table, new).map_err(|message| CatalogError::Rejected(reason(&message)))?;
-        let entry = Entry { metadata: Arc::new(metadata), version: 1 };
+        let entry = Entry::new(metadata, 1);
         let loaded = entry.loaded();
         state.tables.insert(table.clone(), entry);
         Ok(loaded)

@@ -13,7 +13,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use icefall_queue::{CommitQueue, QueueError, Receipt, Received};
-use icefall_store::{Attempt, Location, ObjectMeta, ObjectStore, StoreError};
+use icefall_store::{Location, ObjectMeta, ObjectStore, StoreError};
+
+use crate::errors::{queue_error, store_error};
 
 /// The kinds of calls that can fail.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -215,21 +217,6 @@ impl ObjectStore for FaultyStore {
     }
 }
 
-fn store_error(
-    operation: icefall_store::Operation,
-    location: &Location,
-) -> impl FnOnce(Failure) -> StoreError + Send {
-    let attempt = Attempt { operation, location: location.clone() };
-    let source = "it fails on purpose".into();
-    move |failure| match failure {
-        Failure::NotFound => StoreError::NotFound { attempt, source },
-        Failure::Denied => StoreError::Denied { attempt, source },
-        Failure::Throttled => StoreError::Throttled { attempt, source },
-        Failure::Unreachable | Failure::NoConnection => StoreError::Unreachable { attempt, source },
-        Failure::Rejected | Failure::Conflict => StoreError::Rejected { attempt, source },
-    }
-}
-
 /// A queue whose calls fail as planned.
 #[derive(Clone, Debug)]
 pub struct FaultyQueue {
@@ -265,17 +252,6 @@ impl CommitQueue for FaultyQueue {
     async fn hide(&self, receipts: &[Receipt], visibility: Duration) -> Result<(), QueueError> {
         let error = queue_error(icefall_queue::Operation::Hide);
         self.faults.run(Call::Hide, self.inner.hide(receipts, visibility), error).await
-    }
-}
-
-fn queue_error(operation: icefall_queue::Operation) -> impl FnOnce(Failure) -> QueueError + Send {
-    let (queue, source) = ("faulty".to_owned(), "it fails on purpose".into());
-    move |failure| match failure {
-        Failure::NotFound => QueueError::NotFound { operation, queue, source },
-        Failure::Denied => QueueError::Denied { operation, queue, source },
-        Failure::Throttled => QueueError::Throttled { operation, queue, source },
-        Failure::Unreachable | Failure::NoConnection => QueueError::Unreachable { operation, queue, source },
-        Failure::Rejected | Failure::Conflict => QueueError::Rejected { operation, queue, source },
     }
 }
 

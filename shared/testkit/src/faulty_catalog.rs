@@ -8,11 +8,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use iceberg::{NamespaceIdent, TableIdent};
 use icefall_catalog::{
-    Catalog, CatalogError, Commit, CommitOutcome, LoadedTable, Namespace, NewTable, Operation, Reason,
-    Snapshots,
+    Catalog, CatalogError, Commit, CommitOutcome, LoadedTable, Namespace, NewTable, Operation, Snapshots,
 };
 
-use crate::{Call, Failure, Faults};
+use crate::errors::{catalog_error, commit_outcome};
+use crate::{Call, Faults};
 
 /// A catalog whose calls fail as planned.
 #[derive(Clone, Debug)]
@@ -36,63 +36,35 @@ impl Catalog for FaultyCatalog {
         table: &TableIdent,
         snapshots: Snapshots,
     ) -> Result<LoadedTable, CatalogError> {
-        let error = failure(Operation::LoadTable, table.to_string());
+        let error = catalog_error(Operation::LoadTable, table.to_string());
         self.faults.run(Call::LoadTable, self.inner.load_table(table, snapshots), error).await
     }
 
     async fn create_table(&self, table: &TableIdent, new: &NewTable) -> Result<LoadedTable, CatalogError> {
-        let error = failure(Operation::CreateTable, table.to_string());
+        let error = catalog_error(Operation::CreateTable, table.to_string());
         self.faults.run(Call::CreateTable, self.inner.create_table(table, new), error).await
     }
 
     /// A failure takes the place of any outcome, a refusal too.
     async fn commit(&self, table: &TableIdent, commit: &Commit) -> CommitOutcome {
         let work = async { Ok(self.inner.commit(table, commit).await) };
-        let error = |failure| outcome(failure, table.to_string());
+        let error = |failure| commit_outcome(failure, table.to_string());
         self.faults.run(Call::Commit, work, error).await.unwrap_or_else(|outcome| outcome)
     }
 
     async fn create_namespace(&self, namespace: &NamespaceIdent) -> Result<(), CatalogError> {
-        let error = failure(Operation::CreateNamespace, namespace.join("."));
+        let error = catalog_error(Operation::CreateNamespace, namespace.join("."));
         self.faults.run(Call::CreateNamespace, self.inner.create_namespace(namespace), error).await
     }
 
     async fn load_namespace(&self, namespace: &NamespaceIdent) -> Result<Namespace, CatalogError> {
-        let error = failure(Operation::LoadNamespace, namespace.join("."));
+        let error = catalog_error(Operation::LoadNamespace, namespace.join("."));
         self.faults.run(Call::LoadNamespace, self.inner.load_namespace(namespace), error).await
     }
 
     async fn list_tables(&self, namespace: &NamespaceIdent) -> Result<Vec<TableIdent>, CatalogError> {
-        let error = failure(Operation::ListTables, namespace.join("."));
+        let error = catalog_error(Operation::ListTables, namespace.join("."));
         self.faults.run(Call::ListTables, self.inner.list_tables(namespace), error).await
-    }
-}
-
-fn failure(operation: Operation, subject: String) -> impl FnOnce(Failure) -> CatalogError + Send {
-    move |failure| {
-        let reason = Reason::new(operation, subject, "it fails on purpose");
-        match failure {
-            Failure::NotFound => CatalogError::NotFound(reason),
-            Failure::Denied => CatalogError::Denied(reason),
-            Failure::Throttled => CatalogError::Throttled(reason),
-            Failure::Unreachable => CatalogError::Unavailable(reason),
-            Failure::NoConnection => CatalogError::Unreachable(reason),
-            Failure::Conflict => CatalogError::AlreadyExists(reason),
-            Failure::Rejected => CatalogError::Rejected(reason),
-        }
-    }
-}
-
-fn outcome(failure: Failure, subject: String) -> CommitOutcome {
-    let reason = Reason::new(Operation::Commit, subject, "it fails on purpose");
-    match failure {
-        Failure::NotFound => CommitOutcome::NotFound(reason),
-        Failure::Denied => CommitOutcome::Denied(reason),
-        Failure::Throttled => CommitOutcome::Throttled(reason),
-        Failure::Unreachable => CommitOutcome::Unknown(reason),
-        Failure::NoConnection => CommitOutcome::Unreachable(reason),
-        Failure::Conflict => CommitOutcome::Conflict(reason),
-        Failure::Rejected => CommitOutcome::Rejected(reason),
     }
 }
 
@@ -103,7 +75,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::{FakeCatalog, FakeClock, Moment};
+    use crate::{Failure, FakeCatalog, FakeClock, Moment};
 
     fn table() -> TableIdent {
         TableIdent::from_strs(["ns", "t"]).expect("a name")

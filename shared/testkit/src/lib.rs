@@ -2,6 +2,7 @@
 
 mod catalog_conformance;
 mod clock;
+pub mod errors;
 mod fake_catalog;
 mod fake_queue;
 mod fake_store;

@@ -5,6 +5,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::step::{self, StepFailed};
@@ -63,6 +64,13 @@ pub(crate) fn release() -> Result<(), StepFailed> {
         "Building the functions for release (link-time optimisation: ten minutes or more, the first time)",
         &[&["build", "--release"], &packages[..]].concat(),
     )
+}
+
+/// Becomes `program` of the last build, which stands beside this one; returns only if that can't be started.
+pub(crate) fn hand_over(program: &str, arguments: &[OsString]) -> StepFailed {
+    let path = env::current_exe().unwrap_or_default().with_file_name(program);
+    let source = Command::new(&path).args(arguments).exec();
+    StepFailed::new(format!("could not start {}: {source}", path.display()), "run the command again")
 }
 
 fn build(title: &str, arguments: &[&str]) -> Result<(), StepFailed> {

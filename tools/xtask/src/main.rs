@@ -31,6 +31,7 @@ cargo xtask <command>
                                                the main job, end to end, verified by two readers
   test  [--all] [--kafka embedded|apache|HOST:PORT] [arguments of cargo test]
                                                every test, on a stack of its own; --all: also those that need Java
+  simulate [--seeds N] [--seed S] [--sabotage]  writer and committer over parts that fail in every way, from one seed
   bench [--json]                               the benchmarks, on release builds
   fuzz  [TARGET...] [--seconds N]              the fuzz targets of tests/fuzz, 60 seconds each
   lint                                         formatting, clippy and docs, with no warning allowed
@@ -76,6 +77,10 @@ fn run(command: &str, arguments: &[OsString]) -> Result<ExitCode, StepFailed> {
             }
             build::everything_tested(all)?;
             Err(tools.hand_over("icefall_local", command, arguments))
+        }
+        "simulate" => {
+            build::functions()?;
+            Err(build::hand_over("simulate", arguments))
         }
         "bench" => {
             let tools = environments::ensure()?;

@@ -233,6 +233,13 @@ impl Bench {
         self.ops.keys("ops", "quarantine/")
     }
 
+    /// When the committer last said that it is there, in milliseconds since the epoch.
+    pub(crate) async fn heartbeat_ms(&self) -> Option<u64> {
+        let ops = OpsBucket::new(Arc::clone(&self.ops) as Arc<dyn ObjectStore>, "ops", "");
+        let heartbeat = ops.heartbeat(&"demo".try_into().expect("a pipeline id")).await.expect("it reads");
+        heartbeat.map(|heartbeat| heartbeat.started_ms)
+    }
+
     pub(crate) fn ledger_property(&self) -> String {
         let name = icefall_ledger::property_name(&Branch::main(), &source());
         self.metadata(TABLE).properties().get(&name).cloned().unwrap_or_default()

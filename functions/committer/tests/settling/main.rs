@@ -239,6 +239,17 @@ async fn an_invocation_whose_time_is_up_takes_nothing() {
     assert_eq!((report.received, bench.queue.len()), (0, 1));
 }
 
+/// Writers refuse their batches when the heartbeat is old. A pipeline without records for a weekend has an empty
+/// queue, and must still be told from one that nobody commits for: found by the fault simulation.
+#[tokio::test]
+async fn a_quiet_pipeline_has_a_fresh_heartbeat() {
+    let bench = Bench::new().await;
+    bench.clock.advance(Duration::from_hours(60));
+    let began = bench.clock.now().unix_ms();
+    bench.drain().await.expect("there is nothing to settle");
+    assert!(bench.heartbeat_ms().await.expect("a heartbeat") >= began);
+}
+
 /// Every call that a drain makes fails once, done or not, and the process with it; the next
 /// invocation finds whatever that left.
 #[tokio::test]

@@ -1,0 +1,194 @@
+//! The account at the end: where every record stands, and that it stands there once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use iceberg::spec::TableMetadata;
+use icefall_ledger::{Ledger, read_property_name};
+use icefall_manifest::{BatchManifest, DeadLetter, Message, TableUuid};
+use icefall_store::Location;
+use serde_json::Value;
+
+use crate::readers::{Letter, Row, rows_in};
+use crate::record::{Record, RecordNo};
+use crate::verdict::judge;
+use crate::world::{DEAD_LETTERS, World};
+
+/// Where records stand.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    /// Rows of the tables as they are now, each with its table's index.
+    pub(crate) rows: BTreeMap<RecordNo, (usize, Row)>,
+    pub(crate) letters: BTreeMap<RecordNo, Vec<Letter>>,
+    /// In quarantine, with what it takes to bring them back.
+    pub(crate) quarantined: BTreeSet<RecordNo>,
+    /// In messages that wait for an operator.
+    pub(crate) queued: BTreeSet<RecordNo>,
+}
+
+/// Checks everything; the first thing that is wrong, with its record.
+pub(crate) fn check(world: &mut World) -> Result<(), String> {
+    let mut account = Account::default();
+    for index in 0..world.tables.len() {
+        read_table(world, index, &mut account)?;
+    }
+    read_dead_letters(world, &mut account)?;
+    read_quarantine(world, &mut account)?;
+    read_queue(world, &mut account)?;
+    judge(world, &account)
+}
+
+/// Every retained snapshot shows each record at most once; the newest is what counts.
+fn read_table(world: &mut World, index: usize, account: &mut Account) -> Result<(), String> {
+    let name = world.tables.get(index).map_or("", |table| table.name);
+    let metadata = world.metadata(name).ok_or_else(|| format!("table {name} is not there"))?;
+    for snapshot in metadata.snapshots() {
+        let files = world.readers.rows(&metadata, snapshot)?;
+        let mut seen = BTreeSet::new();
+        for row in files.iter().flat_map(|rows| rows.iter()) {
+            if !seen.insert(row.no) {
+                let id = snapshot.snapshot_id();
+                return Err(format!("DOUBLED record {}: twice in snapshot {id} of {name}: {row:?}", row.no));
+            }
+        }
+        if Some(snapshot.snapshot_id()) == metadata.current_snapshot_id() {
+            let rows = files.iter().flat_map(|rows| rows.iter());
+            for row in rows {
+                if account.rows.insert(row.no, (index, row.clone())).is_some() {
+                    return Err(format!("DOUBLED record {}: a row of two tables", row.no));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_dead_letters(world: &mut World, account: &mut Account) -> Result<(), String> {
+    let metadata = world.metadata(DEAD_LETTERS).ok_or("the dead-letter table is not there")?;
+    let Some(snapshot) = metadata.current_snapshot() else { return Ok(()) };
+    for letter in world.readers.letters(&metadata, snapshot)?.iter().flat_map(|letters| letters.iter()) {
+        let no = letter.timestamp_ms.and_then(Record::no_of_timestamp);
+        let no = no.filter(|no| *no < world.kafka.records.len());
+        let no = no.ok_or_else(|| format!("ALTERED a dead letter of no record: {letter:?}"))?;
+        account.letters.entry(no).or_default().push(letter.clone());
+    }
+    Ok(())
+}
+
+fn read_quarantine(world: &mut World, account: &mut Account) -> Result<(), String> {
+    for key in world.parts.ops.keys("ops", "quarantine/") {
+        let Some(base) = key.strip_suffix(".json") else { continue };
+        let entry = ops_text(world, &key)?;
+        let entry: Value = serde_json::from_str(&entry).map_err(|error| format!("{key}: {error}"))?;
+        let raw = ops_text(world, &format!("{base}.raw"))?;
+        let reason = entry.get("reason").and_then(Value::as_str).unwrap_or_default();
+        if let Some(needless) = needless(world, reason) {
+            return Err(format!("NEEDLESS {key}: {needless}: {entry}"));
+        }
+        let Ok(Message::Batch(batch)) = Message::decode(&raw) else { continue };
+        let copies = entry.pointer("/details/data-files").and_then(Value::as_array).cloned();
+        let copies = copies.unwrap_or_default();
+        account.quarantined.extend(letter_numbers(world, &batch)?);
+        for (index, file) in batch.files.iter().enumerate() {
+            let copy = copies.get(index).and_then(|copy| copy.get("copy")).and_then(Value::as_str);
+            let rows = match copy.and_then(|copy| world.parts.ops.peek(&Location::s3("ops", copy))) {
+                Some(body) => rows_in(body)?,
+                None => rows_of(world, &file.data_file.path)?,
+            };
+            account.quarantined.extend(rows.iter().map(|row| row.no));
+        }
+    }
+    Ok(())
+}
+
+/// Why nothing in the schedule explains a quarantine of that kind.
+fn needless(world: &World, reason: &str) -> Option<&'static str> {
+    let dropped = world.tables.iter().any(|table| table.drops > 0);
+    match reason {
+        "another-table" if !dropped => Some("no table was dropped"),
+        "no-batch-manifest" if world.foreign_messages == 0 => Some("no foreign message was sent"),
+        "file-damaged" if world.removed.is_empty() => Some("no file was removed"),
+        "file-outside-table"
+        | "schema-or-spec-gone"
+        | "bad-metrics"
+        | "another-cluster"
+        | "another-encoding"
+        | "unreadable-event" => Some("nothing of that kind was done"),
+        _ => None,
+    }
+}
+
+/// What is still queued waits for an operator, because its source stands still.
+fn read_queue(world: &mut World, account: &mut Account) -> Result<(), String> {
+    for body in world.parts.post.waiting() {
+        let Ok(Message::Batch(batch)) = Message::decode(&body) else {
+            return Err(format!("STUCK a message that is no batch manifest: {body}"));
+        };
+        if !stands_still(world, &batch) {
+            return Err(format!(
+                "STUCK batch manifest {} of {}, though no stop stands",
+                batch.id, batch.table
+            ));
+        }
+        account.queued.extend(batch_numbers(world, &batch)?);
+    }
+    Ok(())
+}
+
+/// Whether the batch's source is stopped in its table.
+pub(crate) fn stands_still(world: &World, batch: &BatchManifest) -> bool {
+    let Some(metadata) = world.metadata(&batch.table.to_string()) else { return false };
+    ledgers(&metadata).iter().any(|ledger| ledger.id().source == batch.source && ledger.stop().is_some())
+}
+
+/// The records of dead letters that wait in the outboxes of a table.
+pub(crate) fn outbox_numbers(world: &World, metadata: &TableMetadata) -> Vec<RecordNo> {
+    let ledgers = ledgers(metadata);
+    let keys = ledgers.iter().flat_map(|ledger| ledger.outbox().entries()).map(|entry| entry.key.clone());
+    keys.flat_map(|key| letters_in(world, &key).unwrap_or_default()).collect()
+}
+
+fn ledgers(metadata: &TableMetadata) -> Vec<Ledger> {
+    let uuid = TableUuid(metadata.uuid());
+    let read = |(key, value): (&String, &String)| {
+        read_property_name(key).ok().flatten()?;
+        Ledger::read(key, value, uuid).ok()
+    };
+    let mut ledgers: Vec<_> = metadata.properties().iter().filter_map(read).collect();
+    ledgers.sort_by(|one, other| one.id().cmp(other.id()));
+    ledgers
+}
+
+fn batch_numbers(world: &mut World, batch: &BatchManifest) -> Result<Vec<RecordNo>, String> {
+    let mut numbers = letter_numbers(world, batch)?;
+    for file in &batch.files {
+        numbers.extend(rows_of(world, &file.data_file.path)?.iter().map(|row| row.no));
+    }
+    Ok(numbers)
+}
+
+fn letter_numbers(world: &World, batch: &BatchManifest) -> Result<Vec<RecordNo>, String> {
+    batch.dead_letters.as_ref().map_or_else(|| Ok(Vec::new()), |file| letters_in(world, &file.key))
+}
+
+fn letters_in(world: &World, key: &str) -> Result<Vec<RecordNo>, String> {
+    let body =
+        world.parts.ops.peek(&Location::s3("ops", key)).ok_or_else(|| format!("{key} is not there"))?;
+    let text = zstd::decode_all(body.as_ref()).map_err(|error| format!("{key}: {error}"))?;
+    let letters = DeadLetter::decode_lines(&text).map_err(|error| format!("{key}: {error}"))?;
+    let number = |letter: &DeadLetter| letter.timestamp_ms.and_then(Record::no_of_timestamp);
+    Ok(letters.iter().filter_map(number).collect())
+}
+
+/// A file's rows, whether a clean-up has removed it since or not.
+fn rows_of(world: &mut World, path: &str) -> Result<Vec<Row>, String> {
+    match world.removed.get(path) {
+        Some(body) => rows_in(body.clone()),
+        None => world.readers.rows_of(path).map(|rows| rows.to_vec()),
+    }
+}
+
+fn ops_text(world: &World, key: &str) -> Result<String, String> {
+    let body =
+        world.parts.ops.peek(&Location::s3("ops", key)).ok_or_else(|| format!("{key} is not there"))?;
+    String::from_utf8(body.to_vec()).map_err(|error| format!("{key}: {error}"))
+}

@@ -1,0 +1,83 @@
+//! What an operator changes about a table's columns and partitions while records are on their way.
+
+use std::sync::Arc;
+
+use iceberg::TableUpdate;
+use iceberg::spec::{
+    NestedField, PrimitiveType, Schema, TableMetadata, Transform, Type, UnboundPartitionSpec,
+};
+use icefall_catalog::Commit;
+use icefall_clock::Entropy;
+
+use crate::world::World;
+
+impl World {
+    /// Adds the column `extra`.
+    pub(crate) fn add_column(&mut self, index: usize) -> bool {
+        let Some((name, metadata)) = self.evolving(index) else { return false };
+        if metadata.current_schema().field_by_name("extra").is_some() {
+            return false;
+        }
+        let id = metadata.last_column_id() + 1;
+        let added = NestedField::optional(id, "extra", Type::Primitive(PrimitiveType::String));
+        let mut fields: Vec<_> = metadata.current_schema().as_struct().fields().to_vec();
+        fields.push(Arc::new(added));
+        let done = self.set_schema(name, fields);
+        let now = self.sim.now_ms();
+        self.tables
+            .iter_mut()
+            .filter(|table| done && table.name == name)
+            .for_each(|table| table.grown_ms = Some(now));
+        done
+    }
+
+    /// Makes `q` a long.
+    pub(crate) fn widen_column(&mut self, index: usize) -> bool {
+        let Some((name, metadata)) = self.evolving(index) else { return false };
+        let int = Type::Primitive(PrimitiveType::Int);
+        let fields = metadata.current_schema().as_struct().fields().iter();
+        let mut widened = false;
+        let fields = fields.map(|field| {
+            if field.name != "q" || *field.field_type != int {
+                return Arc::clone(field);
+            }
+            widened = true;
+            Arc::new(NestedField::optional(field.id, "q", Type::Primitive(PrimitiveType::Long)))
+        });
+        let fields = fields.collect();
+        let done = widened && self.set_schema(name, fields);
+        let now = self.sim.now_ms();
+        for table in self.tables.iter_mut().filter(|table| done && table.name == name) {
+            (table.widened_ms, table.ever_widened) = (Some(now), true);
+        }
+        done
+    }
+
+    /// Partitions by `p`, or no longer.
+    pub(crate) fn change_spec(&mut self, index: usize) -> bool {
+        let Some((name, metadata)) = self.evolving(index) else { return false };
+        let builder = UnboundPartitionSpec::builder();
+        let builder = if metadata.default_partition_spec().is_unpartitioned() {
+            let id = metadata.current_schema().field_by_name("p").map_or(0, |field| field.id);
+            let Ok(builder) = builder.add_partition_field(id, "p", Transform::Identity) else { return false };
+            builder
+        } else {
+            builder
+        };
+        let updates =
+            vec![TableUpdate::AddSpec { spec: builder.build() }, TableUpdate::SetDefaultSpec { spec_id: -1 }];
+        self.commit(name, &Commit::new(vec![], updates, self.parts.entropy.uuid()))
+    }
+
+    fn evolving(&self, index: usize) -> Option<(&'static str, Arc<TableMetadata>)> {
+        let name = self.tables.get(index)?.name;
+        Some((name, self.metadata(name)?))
+    }
+
+    fn set_schema(&self, table: &str, fields: Vec<Arc<NestedField>>) -> bool {
+        let Ok(schema) = Schema::builder().with_fields(fields).build() else { return false };
+        let updates =
+            vec![TableUpdate::AddSchema { schema }, TableUpdate::SetCurrentSchema { schema_id: -1 }];
+        self.commit(table, &Commit::new(vec![], updates, self.parts.entropy.uuid()))
+    }
+}

@@ -1,0 +1,128 @@
+//! The gate that every call of a process goes through, to be delayed, lost, refused, or to be the process's last.
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use icefall_testkit::Failure;
+
+use crate::sim::{ProcessId, Sim};
+use crate::tally::Fault;
+use crate::weather::{Course, Part};
+
+/// Which of the two functions a process is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Role {
+    Writer,
+    Committer,
+}
+
+impl Role {
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::Writer => "writer",
+            Self::Committer => "committer",
+        }
+    }
+}
+
+/// The way from one process to all parts.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    pub(crate) sim: Arc<Sim>,
+    pub(crate) process: ProcessId,
+    pub(crate) role: Role,
+    /// Calls of each kind in the present invocation.
+    counts: Mutex<BTreeMap<&'static str, u32>>,
+}
+
+/// A call: of which part, what, and of what.
+pub(crate) struct Call<'a> {
+    pub(crate) part: Part,
+    pub(crate) name: &'static str,
+    pub(crate) subject: &'a str,
+}
+
+impl Gate {
+    pub(crate) fn new(sim: Arc<Sim>, process: ProcessId, role: Role) -> Arc<Self> {
+        Arc::new(Self { sim, process, role, counts: Mutex::default() })
+    }
+
+    /// Another invocation begins.
+    pub(crate) fn begin(&self) {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Makes a call: `effect` is what it does, told whether only its first part is to be done.
+    pub(crate) async fn call<T: Send + 'static, E: Send + 'static>(
+        &self,
+        call: Call<'_>,
+        effect: impl FnOnce(bool) -> Result<T, E> + Send + 'static,
+        error: impl FnOnce(Failure) -> E + Send,
+    ) -> Result<T, E> {
+        let nth = self.count(call.name);
+        let course = self.course(&call, nth);
+        let answer = Arc::new(Mutex::new(None));
+        if let Some(delay_ms) = course.effect_after_ms {
+            let (answer, in_part) = (Arc::clone(&answer), course.in_part);
+            let arrive = move || {
+                let result = effect(in_part);
+                *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            };
+            self.sim.send_off(delay_ms, Box::new(arrive));
+        }
+        if course.crash {
+            self.sim.state().crashed.insert(self.process);
+            return pending().await;
+        }
+        self.sim.sleep(self.process, course.answer_after_ms).await;
+        if let Some(failure) = course.told {
+            return Err(error(failure));
+        }
+        let answer = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        answer.unwrap_or_else(|| Err(error(Failure::Unreachable)))
+    }
+
+    fn count(&self, name: &'static str) -> u32 {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(name).or_default();
+        *count += 1;
+        *count
+    }
+
+    fn course(&self, call: &Call<'_>, nth: u32) -> Course {
+        let now = self.sim.now_ms();
+        let mut state = self.sim.state();
+        let course = state.weather.course(&self.sim.rng, call.part, call.name, now);
+        state.tally.calls += 1;
+        if let Some(fault) = course.fault {
+            state.tally.strike(fault);
+            self.note_crash(&mut state.tally.crashes, call, nth, fault);
+        }
+        let Call { name, subject, .. } = call;
+        let who = format!("{}-{}", self.role.text(), self.process.0);
+        match course.fault {
+            Some(fault) => {
+                state.trace.detail(now, &format!("{who} {name} {subject}: ** {} **", fault.text()));
+            }
+            None if *name != "receive" => state.trace.detail(now, &format!("{who} {name} {subject}")),
+            None => {}
+        }
+        course
+    }
+
+    fn note_crash(
+        &self,
+        crashes: &mut std::collections::BTreeSet<crate::CrashPoint>,
+        call: &Call<'_>,
+        nth: u32,
+        fault: Fault,
+    ) {
+        let moment = match fault {
+            Fault::CrashBefore => "before",
+            Fault::CrashAfter => "after",
+            _ => return,
+        };
+        crashes.insert((self.role.text(), call.name, nth, moment));
+    }
+}

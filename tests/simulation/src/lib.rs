@@ -1,0 +1,31 @@
+//! Writer and committer as they are shipped, over parts that fail in every way that is known, from one seed.
+//!
+//! A schedule lets up to three writers and three committers run at once on simulated time. Every call that they make
+//! through their ports can be late, lost, done without an answer, refused, or the last one before its process dies.
+//! Kafka delivers batches again with other boundaries; the queue delivers late, twice and in any order; others compact,
+//! expire, clean up, roll back, alter and drop the tables. At the end faults cease, all is drained, and every record
+//! that was produced must be found where it belongs, once, by value. A schedule follows from its seed alone.
+
+mod account;
+mod evolution;
+mod gate;
+mod kafka;
+mod lie;
+mod others;
+mod ports;
+mod post;
+mod process;
+mod readers;
+mod record;
+mod rng;
+mod schedule;
+mod sim;
+mod tally;
+mod trace;
+mod verdict;
+mod weather;
+mod world;
+
+pub use lie::Lie;
+pub use schedule::{Outcome, run, run_with};
+pub use tally::{CrashPoint, Fault, Tally};

@@ -1,0 +1,258 @@
+//! Others at the tables: compaction, expiry, clean-up, operators, and writers that know nothing of Icefall.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, PoisonError};
+
+use arrow::compute::concat_batches;
+use iceberg::spec::{
+    DataContentType, DataFile, DataFileBuilder, DataFileFormat, Datum, Literal, MAIN_BRANCH, ManifestFile,
+    ManifestListWriter, ManifestWriterBuilder, Operation, PrimitiveType, Snapshot, SnapshotReference,
+    SnapshotRetention, Struct, Summary, TableMetadata, Type,
+};
+use iceberg::{TableRequirement, TableUpdate};
+use icefall_catalog::Commit;
+use icefall_clock::Entropy;
+use icefall_datafile::{FileFormat, read};
+use icefall_manifest::DataFileEntry;
+use icefall_store::{Location, ObjectStore, file_io};
+
+use crate::account;
+use crate::ports::now;
+use crate::world::{DEAD_LETTERS, World, ident};
+
+const KEEP_ALL: SnapshotRetention = SnapshotRetention::Branch {
+    min_snapshots_to_keep: None,
+    max_snapshot_age_ms: None,
+    max_ref_age_ms: None,
+};
+
+impl World {
+    /// Rewrites the rows of files that have the present schema into new files, by the present spec.
+    pub(crate) fn compact(&mut self, table: &str) -> bool {
+        let Some(metadata) = self.metadata(table) else { return false };
+        let Some(parent) = metadata.current_snapshot().cloned() else { return false };
+        let Ok(list) = self.readers.list(&metadata, &parent) else { return false };
+        let mut kept = Vec::new();
+        let mut old = Vec::new();
+        for entry in list.entries() {
+            let Ok(manifest) = self.readers.manifest(&entry.manifest_path) else { return false };
+            if manifest.metadata().schema_id() == metadata.current_schema_id() {
+                let alive = manifest.entries().iter().filter(|file| file.is_alive());
+                old.extend(alive.map(|file| file.file_path().to_owned()));
+            } else {
+                kept.push(entry.clone());
+            }
+        }
+        if old.is_empty() {
+            return false;
+        }
+        let Some(entries) = self.rewritten(&metadata, &old) else { return false };
+        let id = (self.parts.entropy.bits() >> 1).cast_signed();
+        kept.push(self.written_manifest(&metadata, &entries, id));
+        self.replace(table, &metadata, &parent, kept, id)
+    }
+
+    fn rewritten(&self, metadata: &TableMetadata, files: &[String]) -> Option<Vec<DataFileEntry>> {
+        let schema = metadata.current_schema();
+        let batches = files.iter().map(|file| read(self.readers.get(file).ok()?, schema).ok());
+        let batches = batches.collect::<Option<Vec<_>>>()?;
+        let rows = concat_batches(&batches.first()?.schema(), &batches).ok()?;
+        let format =
+            FileFormat::new(schema, metadata.default_partition_spec(), metadata.properties()).ok()?;
+        let name = || format!("compacted-{}", self.parts.entropy.uuid());
+        let written = format.write(&rows, metadata.location(), name).ok()?;
+        let put = written.into_iter().map(|file| {
+            now(self.parts.lake.put(&Location::parse(&file.entry.path).ok()?, file.bytes)).ok()?;
+            Some(file.entry)
+        });
+        put.collect()
+    }
+
+    #[expect(clippy::expect_used, reason = "a compaction that can't be built is a fault of the simulation")]
+    fn written_manifest(&self, metadata: &TableMetadata, entries: &[DataFileEntry], id: i64) -> ManifestFile {
+        let spec = metadata.default_partition_spec();
+        let path = format!("{}/metadata/{}-m0.avro", metadata.location(), self.parts.entropy.uuid());
+        let io = file_io(Arc::clone(&self.parts.lake) as Arc<dyn ObjectStore>);
+        let output = io.new_output(path).expect("an output");
+        let schema = Arc::clone(metadata.current_schema());
+        let builder = ManifestWriterBuilder::new(output, Some(id), schema, spec.as_ref().clone());
+        let mut writer = builder.build_v2_data();
+        let partition = spec.partition_type(metadata.current_schema()).expect("a partition type");
+        let types: Vec<_> =
+            partition.fields().iter().map(|field| field.field_type.as_ref().clone()).collect();
+        for entry in entries {
+            writer.add_file(data_file(entry, spec.spec_id(), &types), -1).expect("an entry");
+        }
+        now(writer.write_manifest_file()).expect("a manifest")
+    }
+
+    #[expect(clippy::expect_used, reason = "a compaction that can't be built is a fault of the simulation")]
+    fn replace(
+        &self,
+        table: &str,
+        metadata: &TableMetadata,
+        parent: &Snapshot,
+        manifests: Vec<ManifestFile>,
+        id: i64,
+    ) -> bool {
+        let sequence = metadata.next_sequence_number();
+        let path = format!("{}/metadata/snap-{id}.avro", metadata.location());
+        let io = file_io(Arc::clone(&self.parts.lake) as Arc<dyn ObjectStore>);
+        let output = now(io.new_output(&path).expect("an output").writer()).expect("a writer");
+        let mut list = ManifestListWriter::v2(output, id, Some(parent.snapshot_id()), sequence);
+        list.add_manifests(manifests.into_iter()).expect("manifests");
+        now(list.close()).expect("a list");
+        let summary = Summary { operation: Operation::Replace, additional_properties: HashMap::new() };
+        let snapshot = Snapshot::builder()
+            .with_snapshot_id(id)
+            .with_parent_snapshot_id(Some(parent.snapshot_id()))
+            .with_sequence_number(sequence)
+            .with_timestamp_ms(self.sim.now_ms().cast_signed().max(metadata.last_updated_ms()))
+            .with_manifest_list(path)
+            .with_summary(summary)
+            .with_schema_id(metadata.current_schema_id())
+            .build();
+        let reference = SnapshotReference::new(id, KEEP_ALL);
+        let updates = vec![
+            TableUpdate::AddSnapshot { snapshot },
+            TableUpdate::SetSnapshotRef { ref_name: MAIN_BRANCH.to_owned(), reference },
+        ];
+        let main = MAIN_BRANCH.to_owned();
+        let on =
+            TableRequirement::RefSnapshotIdMatch { r#ref: main, snapshot_id: Some(parent.snapshot_id()) };
+        self.commit(table, &Commit::new(vec![on], updates, self.parts.entropy.uuid()))
+    }
+
+    /// Removes all snapshots but the newest few of the main branch.
+    pub(crate) fn expire(&self, table: &str) -> bool {
+        let Some(metadata) = self.metadata(table) else { return false };
+        let keep = usize::try_from(self.sim.rng.within(1..4)).unwrap_or(1);
+        let kept: BTreeSet<i64> = lineage(&metadata).into_iter().take(keep).collect();
+        let ids = metadata.snapshots().map(|snapshot| snapshot.snapshot_id());
+        let mut gone: Vec<_> = ids.filter(|id| !kept.contains(id)).collect();
+        gone.sort_unstable();
+        if gone.is_empty() {
+            return false;
+        }
+        let updates = vec![TableUpdate::RemoveSnapshots { snapshot_ids: gone }];
+        self.commit(table, &Commit::new(vec![], updates, self.parts.entropy.uuid()))
+    }
+
+    /// Removes files that no snapshot names and that no waiting message speaks of.
+    ///
+    /// A real clean-up goes by age alone. Files that wait for longer than it leaves them are the age rule's business,
+    /// which rewrites them; a message that waits is spared here so that the two are not mixed up.
+    pub(crate) fn clean_up(&mut self) -> bool {
+        let mut named = BTreeSet::new();
+        for table in self.tables.iter().map(|table| table.name).chain([DEAD_LETTERS]) {
+            let Some(metadata) = self.parts.catalog.peek(&ident(table)) else { continue };
+            for snapshot in metadata.snapshots() {
+                let Ok(files) = self.readers.named(&metadata, snapshot) else { return false };
+                named.extend(files);
+            }
+        }
+        let waiting = self.parts.post.waiting().join("\n");
+        let mut removed = 0;
+        for key in self.parts.lake.keys("lake", "") {
+            let location = Location::s3("lake", key);
+            let path = location.to_string();
+            let in_use = named.contains(&path) || waiting.contains(&path) || self.is_young(&path);
+            if !in_use && let Some(body) = self.parts.lake.peek(&location) {
+                self.removed.insert(path, body);
+                removed += usize::from(self.parts.lake.remove(&location));
+            }
+        }
+        self.sim.detail(&format!("{removed} files removed"));
+        removed > 0
+    }
+
+    /// Files are young while a batch that may still name them is under way.
+    fn is_young(&self, path: &str) -> bool {
+        let born = self.parts.born.lock().unwrap_or_else(PoisonError::into_inner);
+        born.get(path).is_some_and(|born_ms| self.sim.now_ms() < born_ms + 12 * 3_600_000)
+    }
+
+    /// Commits a property of somebody else's.
+    pub(crate) fn foreign_commit(&self, table: &str) -> bool {
+        let value = self.sim.rng.within(0..1000).to_string();
+        let updates = vec![TableUpdate::SetProperties { updates: [("owner".to_owned(), value)].into() }];
+        self.commit(table, &Commit::new(vec![], updates, self.parts.entropy.uuid()))
+    }
+
+    /// Sets the main branch back to an ancestor that is still there; its later rows are gone by the operator's will.
+    pub(crate) fn roll_back(&mut self, index: usize) -> bool {
+        let Some(table) = self.tables.get(index).map(|table| table.name) else { return false };
+        let Some(metadata) = self.metadata(table) else { return false };
+        let ancestors: Vec<_> = lineage(&metadata).into_iter().skip(1).collect();
+        let Some(target) = self.sim.rng.pick(&ancestors).copied() else { return false };
+        let Some(before) = self.row_numbers(&metadata, metadata.current_snapshot_id()) else { return false };
+        let Some(after) = self.row_numbers(&metadata, Some(target)) else { return false };
+        let reference = SnapshotReference::new(target, KEEP_ALL);
+        let updates = vec![TableUpdate::SetSnapshotRef { ref_name: MAIN_BRANCH.to_owned(), reference }];
+        if !self.commit(table, &Commit::new(vec![], updates, self.parts.entropy.uuid())) {
+            return false;
+        }
+        let gone: BTreeSet<_> = before.difference(&after).copied().collect();
+        self.sim.detail(&format!("rows of {gone:?} are gone"));
+        if let Some(table) = self.tables.get_mut(index) {
+            table.rolled_back.extend(gone);
+        }
+        true
+    }
+
+    /// Drops a table; the committer makes it again.
+    pub(crate) fn drop_table(&mut self, index: usize) -> bool {
+        let Some(name) = self.tables.get(index).map(|table| table.name) else { return false };
+        let Some(metadata) = self.metadata(name) else { return false };
+        let Some(rows) = self.row_numbers(&metadata, metadata.current_snapshot_id()) else { return false };
+        let posted = account::outbox_numbers(self, &metadata);
+        if !self.parts.catalog.drop_table(&ident(name)) {
+            return false;
+        }
+        if let Some(table) = self.tables.get_mut(index) {
+            let rolled_back = std::mem::take(&mut table.rolled_back);
+            table.excused.extend(rows.into_iter().chain(posted).chain(rolled_back));
+            table.drops += 1;
+            (table.grown_ms, table.widened_ms) = (None, None);
+        }
+        true
+    }
+
+    fn row_numbers(&mut self, metadata: &TableMetadata, snapshot: Option<i64>) -> Option<BTreeSet<usize>> {
+        let Some(snapshot) = snapshot.and_then(|id| metadata.snapshot_by_id(id)).cloned() else {
+            return Some(BTreeSet::new());
+        };
+        let files = self.readers.rows(metadata, &snapshot).ok()?;
+        Some(files.iter().flat_map(|rows| rows.iter().map(|row| row.no)).collect())
+    }
+}
+
+/// The main branch's snapshots that are still there, newest first.
+fn lineage(metadata: &TableMetadata) -> Vec<i64> {
+    let parent = |snapshot: &Arc<Snapshot>| {
+        snapshot.parent_snapshot_id().and_then(|id| metadata.snapshot_by_id(id)).cloned()
+    };
+    let newest = metadata.current_snapshot().cloned();
+    std::iter::successors(newest, parent).map(|snapshot| snapshot.snapshot_id()).collect()
+}
+
+#[expect(clippy::expect_used, reason = "a compaction that can't be built is a fault of the simulation")]
+fn data_file(entry: &DataFileEntry, spec_id: i32, types: &[Type]) -> DataFile {
+    let values = entry.partition.iter().zip(types).map(|(value, kind)| {
+        let primitive = kind.as_primitive_type().cloned().unwrap_or(PrimitiveType::Int);
+        let datum = value.as_ref().map(|value| Datum::try_from_bytes(&value.0, primitive).expect("a value"));
+        datum.map(|datum| Literal::Primitive(datum.literal().clone()))
+    });
+    DataFileBuilder::default()
+        .content(DataContentType::Data)
+        .file_path(entry.path.clone())
+        .file_format(DataFileFormat::Parquet)
+        .partition(values.collect::<Struct>())
+        .partition_spec_id(spec_id)
+        .record_count(entry.record_count)
+        .file_size_in_bytes(entry.file_size_in_bytes)
+        .column_sizes(HashMap::new())
+        .split_offsets(Some(entry.split_offsets.clone()))
+        .build()
+        .expect("a data file")
+}

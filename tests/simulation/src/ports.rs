@@ -1,0 +1,247 @@
+//! The parts as a process reaches them: the testkit's fakes behind the gate.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::FutureExt;
+use iceberg::{NamespaceIdent, TableIdent};
+use icefall_catalog::{
+    Catalog, CatalogError, Commit, CommitOutcome, LoadedTable, Namespace, NewTable, Operation, Snapshots,
+};
+use icefall_queue::{CommitQueue, QueueError, Receipt, Received};
+use icefall_store::{Location, ObjectMeta, ObjectStore, StoreError};
+use icefall_testkit::{Failure, FakeCatalog, FakeQueue, FakeStore, errors};
+
+use crate::gate::{Call, Gate};
+use crate::lie::{Lie, unchecked};
+use crate::post::Post;
+use crate::sim::Sim;
+use crate::tally::Fault;
+use crate::weather::Part;
+
+/// The answer of a fake, which never makes anybody wait.
+#[expect(clippy::expect_used, reason = "a fake that waits is a fault of the simulation")]
+pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
+    future.now_or_never().expect("fakes answer at once")
+}
+
+/// The catalog as one process reaches it.
+#[derive(Debug)]
+pub(crate) struct SimCatalog {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) inner: Arc<FakeCatalog>,
+}
+
+impl SimCatalog {
+    async fn call<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        operation: Operation,
+        subject: String,
+        effect: impl FnOnce(&FakeCatalog) -> Result<T, CatalogError> + Send + 'static,
+    ) -> Result<T, CatalogError> {
+        let inner = Arc::clone(&self.inner);
+        let call = Call { part: Part::Catalog, name, subject: &subject };
+        let error = errors::catalog_error(operation, subject.clone());
+        self.gate.call(call, move |_| effect(&inner), error).await
+    }
+}
+
+#[async_trait]
+impl Catalog for SimCatalog {
+    async fn load_table(
+        &self,
+        table: &TableIdent,
+        snapshots: Snapshots,
+    ) -> Result<LoadedTable, CatalogError> {
+        let ident = table.clone();
+        let effect = move |inner: &FakeCatalog| now(inner.load_table(&ident, snapshots));
+        self.call("load-table", Operation::LoadTable, table.to_string(), effect).await
+    }
+
+    async fn create_table(&self, table: &TableIdent, new: &NewTable) -> Result<LoadedTable, CatalogError> {
+        let (ident, new) = (table.clone(), new.clone());
+        let effect = move |inner: &FakeCatalog| now(inner.create_table(&ident, &new));
+        self.call("create-table", Operation::CreateTable, table.to_string(), effect).await
+    }
+
+    async fn commit(&self, table: &TableIdent, commit: &Commit) -> CommitOutcome {
+        let (inner, sim) = (Arc::clone(&self.inner), Arc::clone(&self.gate.sim));
+        let (ident, commit, name) = (table.clone(), commit.clone(), table.to_string());
+        let call = Call { part: Part::Catalog, name: "commit", subject: &name };
+        let effect = move |_: bool| {
+            let commit = match (sim.lie, inner.peek(&ident)) {
+                (Some(Lie::NoCompareAndSwap), Some(metadata)) => unchecked(&commit, &metadata),
+                _ => commit,
+            };
+            let outcome = now(inner.commit(&ident, &commit));
+            sim.detail(&format!("  the catalog on {ident}: {}", outcome.name()));
+            if matches!(outcome, CommitOutcome::Conflict(_)) {
+                sim.strike(Fault::RealConflict);
+            }
+            Ok(outcome)
+        };
+        let error = |failure: Failure| errors::commit_outcome(failure, table.to_string());
+        self.gate.call(call, effect, error).await.unwrap_or_else(|outcome| outcome)
+    }
+
+    async fn create_namespace(&self, namespace: &NamespaceIdent) -> Result<(), CatalogError> {
+        let name = namespace.clone();
+        let effect = move |inner: &FakeCatalog| now(inner.create_namespace(&name));
+        self.call("create-namespace", Operation::CreateNamespace, namespace.join("."), effect).await
+    }
+
+    async fn load_namespace(&self, namespace: &NamespaceIdent) -> Result<Namespace, CatalogError> {
+        let name = namespace.clone();
+        let effect = move |inner: &FakeCatalog| now(inner.load_namespace(&name));
+        self.call("load-namespace", Operation::LoadNamespace, namespace.join("."), effect).await
+    }
+
+    async fn list_tables(&self, namespace: &NamespaceIdent) -> Result<Vec<TableIdent>, CatalogError> {
+        let name = namespace.clone();
+        let effect = move |inner: &FakeCatalog| now(inner.list_tables(&name));
+        self.call("list-tables", Operation::ListTables, namespace.join("."), effect).await
+    }
+}
+
+/// A store as one process reaches it.
+#[derive(Debug)]
+pub(crate) struct SimStore {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) inner: Arc<FakeStore>,
+    pub(crate) part: Part,
+    /// When each file was stored.
+    pub(crate) born: Arc<Mutex<BTreeMap<String, u64>>>,
+}
+
+impl SimStore {
+    async fn call<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        operation: icefall_store::Operation,
+        location: &Location,
+        effect: impl FnOnce(&FakeStore) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (inner, subject) = (Arc::clone(&self.inner), location.to_string());
+        let call = Call { part: self.part, name, subject: &subject };
+        let error = errors::store_error(operation, location);
+        self.gate.call(call, move |_| effect(&inner), error).await
+    }
+}
+
+#[async_trait]
+impl ObjectStore for SimStore {
+    async fn put(&self, location: &Location, body: Bytes) -> Result<(), StoreError> {
+        let place = location.clone();
+        let (born, sim) = (Arc::clone(&self.born), Arc::clone(&self.gate.sim));
+        let effect = move |inner: &FakeStore| {
+            let mut born = born.lock().unwrap_or_else(PoisonError::into_inner);
+            born.insert(place.to_string(), sim.now_ms());
+            if is_lost(&sim, &place) { Ok(()) } else { now(inner.put(&place, body)) }
+        };
+        self.call("put", icefall_store::Operation::Put, location, effect).await
+    }
+
+    async fn get(&self, location: &Location) -> Result<Bytes, StoreError> {
+        let place = location.clone();
+        let effect = move |inner: &FakeStore| now(inner.get(&place));
+        self.call("get", icefall_store::Operation::Get, location, effect).await
+    }
+
+    async fn get_range(&self, location: &Location, range: Range<u64>) -> Result<Bytes, StoreError> {
+        let place = location.clone();
+        let effect = move |inner: &FakeStore| now(inner.get_range(&place, range));
+        self.call("get", icefall_store::Operation::Get, location, effect).await
+    }
+
+    async fn head(&self, location: &Location) -> Result<ObjectMeta, StoreError> {
+        let place = location.clone();
+        let effect = move |inner: &FakeStore| now(inner.head(&place));
+        self.call("head", icefall_store::Operation::Head, location, effect).await
+    }
+}
+
+/// Whether a store that lies keeps this to itself.
+fn is_lost(sim: &Sim, place: &Location) -> bool {
+    let part = match sim.lie {
+        Some(Lie::LostDataFiles) => "/data/",
+        Some(Lie::LostDeadLetters) => "dead-letters/",
+        _ => return false,
+    };
+    place.key().contains(part) && sim.rng.chance(300)
+}
+
+/// The queue as one process reaches it.
+#[derive(Debug)]
+pub(crate) struct SimQueue {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) inner: Arc<FakeQueue>,
+    pub(crate) post: Arc<Post>,
+}
+
+impl SimQueue {
+    async fn call<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        operation: icefall_queue::Operation,
+        subject: &str,
+        effect: impl FnOnce(bool) -> Result<T, QueueError> + Send + 'static,
+    ) -> Result<T, QueueError> {
+        let call = Call { part: Part::Queue, name, subject };
+        self.gate.call(call, effect, errors::queue_error(operation)).await
+    }
+}
+
+/// All of `items`, or the first half of them.
+fn share<T: Clone>(items: &[T], in_part: bool) -> Vec<T> {
+    let count = if in_part { items.len() / 2 } else { items.len() };
+    items.iter().take(count).cloned().collect()
+}
+
+#[async_trait]
+impl CommitQueue for SimQueue {
+    async fn send(&self, bodies: &[String]) -> Result<(), QueueError> {
+        let (post, bodies) = (Arc::clone(&self.post), bodies.to_vec());
+        let subject = format!("{} messages", bodies.len());
+        let effect = move |in_part: bool| post.accept(&share(&bodies, in_part));
+        self.call("send", icefall_queue::Operation::Send, &subject, effect).await
+    }
+
+    async fn receive(&self, max: usize, wait: Duration) -> Result<Vec<Received>, QueueError> {
+        let inner = Arc::clone(&self.inner);
+        let sim = Arc::clone(&self.gate.sim);
+        let effect = move |_: bool| {
+            let got = now(inner.receive(max, Duration::ZERO))?;
+            if sim.lie == Some(Lie::DeletedOnReceipt) {
+                let receipts: Vec<_> = got.iter().map(|message| message.receipt.clone()).collect();
+                now(inner.delete(&receipts))?;
+            }
+            Ok(got)
+        };
+        let got = self.call("receive", icefall_queue::Operation::Receive, "", effect).await?;
+        if !got.is_empty() || wait.is_zero() {
+            return Ok(got);
+        }
+        let wait = u64::try_from(wait.as_millis()).unwrap_or_default();
+        self.gate.sim.sleep(self.gate.process, wait).await;
+        now(self.inner.receive(max, Duration::ZERO))
+    }
+
+    async fn delete(&self, receipts: &[Receipt]) -> Result<(), QueueError> {
+        let (inner, receipts) = (Arc::clone(&self.inner), receipts.to_vec());
+        let subject = format!("{} messages", receipts.len());
+        let effect = move |in_part: bool| now(inner.delete(&share(&receipts, in_part)));
+        self.call("delete", icefall_queue::Operation::Delete, &subject, effect).await
+    }
+
+    async fn hide(&self, receipts: &[Receipt], visibility: Duration) -> Result<(), QueueError> {
+        let (inner, receipts) = (Arc::clone(&self.inner), receipts.to_vec());
+        let subject = format!("{} messages", receipts.len());
+        let effect = move |_: bool| now(inner.hide(&receipts, visibility));
+        self.call("hide", icefall_queue::Operation::Hide, &subject, effect).await
+    }
+}

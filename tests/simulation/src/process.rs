@@ -1,0 +1,325 @@
+//! Processes: environments of the two functions, their invocations, and their deaths.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use futures::future::LocalBoxFuture;
+use icefall_clock::{Clock, Entropy};
+use icefall_committer::Committer;
+use icefall_settings::Settings;
+use icefall_store::{ObjectStore, OpsBucket};
+use icefall_telemetry::Metrics;
+use icefall_writer::Writer;
+
+use crate::gate::{Gate, Role};
+use crate::kafka::Span;
+use crate::lie::Lie;
+use crate::ports::{SimCatalog, SimQueue, SimStore};
+use crate::record::RecordNo;
+use crate::sim::{Next, ProcessClock, ProcessId, Sim};
+use crate::tally::Fault;
+use crate::weather::Part;
+use crate::world::{Parts, World};
+
+/// As many of each function run at once.
+const AT_ONCE: usize = 3;
+
+/// All environments and what runs in them.
+#[derive(Debug, Default)]
+pub(crate) struct Processes {
+    warm: BTreeMap<ProcessId, Warm>,
+    running: BTreeMap<ProcessId, Running>,
+    started: u32,
+}
+
+/// An environment between two invocations, or in one.
+#[derive(Debug)]
+struct Warm {
+    gate: Arc<Gate>,
+    clock: Arc<ProcessClock>,
+    program: Program,
+}
+
+#[derive(Debug)]
+enum Program {
+    Writer(Arc<Writer>),
+    Committer(Arc<Committer>),
+}
+
+/// An invocation under way.
+struct Running {
+    role: Role,
+    work: LocalBoxFuture<'static, Result<String, String>>,
+    woken: Arc<Woken>,
+    killed_ms: u64,
+    batch: Option<Batch>,
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running")
+            .field("role", &self.role)
+            .field("batch", &self.batch)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What an invocation of the writer was given.
+#[derive(Debug)]
+struct Batch {
+    topic: usize,
+    generation: u32,
+    spans: Vec<Span>,
+    numbers: Vec<RecordNo>,
+}
+
+#[derive(Debug, Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Warm {
+    /// A cold environment.
+    #[expect(clippy::expect_used, reason = "settings that don't parse are a fault of the simulation")]
+    fn start(sim: &Arc<Sim>, parts: &Parts, settings: &Settings, role: Role, process: ProcessId) -> Self {
+        let gate = Gate::new(Arc::clone(sim), process, role);
+        let behind_ms = if sim.rng.chance(150) { sim.rng.within(1_000..20_000) } else { 0 };
+        if behind_ms > 0 {
+            sim.strike(Fault::ClockSkew);
+        }
+        let clock = Arc::new(ProcessClock { sim: Arc::clone(sim), process, behind_ms });
+        let settings = settings.clone();
+        let store = |inner, part| -> Arc<dyn ObjectStore> {
+            Arc::new(SimStore { gate: Arc::clone(&gate), inner, part, born: Arc::clone(&parts.born) })
+        };
+        let catalog = Arc::new(SimCatalog { gate: Arc::clone(&gate), inner: Arc::clone(&parts.catalog) });
+        let tables = store(Arc::clone(&parts.lake), Part::Lake);
+        let ops = OpsBucket::new(store(Arc::clone(&parts.ops), Part::Ops), "ops", "");
+        let (inner, post) = (Arc::clone(&parts.queue), Arc::clone(&parts.post));
+        let queue = Arc::new(SimQueue { gate: Arc::clone(&gate), inner, post });
+        let entropy = Arc::clone(&parts.entropy) as Arc<dyn Entropy>;
+        let metrics = Arc::new(Metrics::new(role.text()));
+        let time = Arc::clone(&clock) as Arc<dyn Clock>;
+        let program = match role {
+            Role::Writer => {
+                let ports =
+                    icefall_writer::Ports { catalog, tables, ops, queue, clock: time, entropy, metrics };
+                Program::Writer(Arc::new(Writer::new(settings, ports)))
+            }
+            Role::Committer => {
+                let ports =
+                    icefall_committer::Ports { catalog, tables, ops, queue, clock: time, entropy, metrics };
+                let committer = Committer::new(settings, ports).expect("the settings are good");
+                Program::Committer(Arc::new(committer))
+            }
+        };
+        Self { gate, clock, program }
+    }
+}
+
+impl World {
+    /// Invokes a writer with the next records of `topic`, less than `most` of a partition; says whether it could be.
+    pub(crate) fn invoke_writer(&mut self, topic: usize, again: bool, most: u64) -> bool {
+        if self.processes.count(Role::Writer) >= AT_ONCE {
+            return false;
+        }
+        let spans = self.kafka.take(&self.sim.rng, topic, again, most);
+        if spans.is_empty() {
+            return false;
+        }
+        let numbers = self.kafka.numbers(topic, &spans);
+        let event = self.kafka.event(topic, &numbers);
+        for no in &numbers {
+            if let Some(record) = self.kafka.records.get_mut(*no) {
+                record.attempted = true;
+            }
+        }
+        let Some(described) = self.kafka.topics.get(topic) else { return false };
+        let generation = described.generation;
+        let text = format!("batch of {} with records {numbers:?}", described.name);
+        let batch = Batch { topic, generation, spans, numbers };
+        self.invoke(Role::Writer, Some(batch), event, &text);
+        true
+    }
+
+    /// Invokes a committer; says whether it could be.
+    pub(crate) fn invoke_committer(&mut self) -> bool {
+        if self.processes.count(Role::Committer) >= AT_ONCE {
+            return false;
+        }
+        self.invoke(Role::Committer, None, String::new(), "drain");
+        true
+    }
+
+    fn invoke(&mut self, role: Role, batch: Option<Batch>, event: String, what: &str) {
+        let process = self.environment(role);
+        let Some(warm) = self.processes.warm.get(&process) else { return };
+        warm.gate.begin();
+        self.sim.event(&format!("{}-{} invoked: {what}", role.text(), process.0));
+        self.sim.state().tally.invocations += 1;
+        let limit_ms = self.sim.rng.within(60_000..240_000);
+        let deadline = warm.clock.now().plus(Duration::from_millis(limit_ms));
+        let work: LocalBoxFuture<'static, Result<String, String>> = match &warm.program {
+            Program::Writer(writer) => {
+                let writer = Arc::clone(writer);
+                Box::pin(async move {
+                    let report = writer.write(event.as_bytes(), "request").await;
+                    report.map(|report| format!("{report:?}")).map_err(|error| chain(&error))
+                })
+            }
+            Program::Committer(committer) => {
+                let committer = Arc::clone(committer);
+                Box::pin(async move {
+                    let report = committer.drain(deadline).await;
+                    report.map(|report| format!("{report:?}")).map_err(|error| chain(&error))
+                })
+            }
+        };
+        let (woken, killed_ms) = (Arc::default(), self.sim.now_ms() + limit_ms);
+        self.processes.running.insert(process, Running { role, work, woken, killed_ms, batch });
+        self.poll(process);
+    }
+
+    /// A warm environment that is idle, or a cold one.
+    fn environment(&mut self, role: Role) -> ProcessId {
+        let Processes { warm, running, started } = &mut self.processes;
+        let idle = warm.iter().filter(|(id, warm)| warm.gate.role == role && !running.contains_key(id));
+        let idle: Vec<_> = idle.map(|(id, _)| *id).collect();
+        if let Some(id) = self.sim.rng.pick(&idle) {
+            if self.sim.rng.chance(880) {
+                return *id;
+            }
+            self.sim.strike(Fault::Recycled);
+            warm.remove(id);
+        }
+        *started += 1;
+        let process = ProcessId(*started);
+        warm.insert(process, Warm::start(&self.sim, &self.parts, &self.settings.parsed, role, process));
+        process
+    }
+
+    /// Lets everything go on until `until_ms`.
+    pub(crate) fn run_until(&mut self, until_ms: u64) {
+        loop {
+            self.parts.post.deliver_due();
+            let killed_ms = self.processes.running.values().map(|running| running.killed_ms).min();
+            match self.sim.step(killed_ms.map_or(until_ms, |killed_ms| killed_ms.min(until_ms))) {
+                Next::Woken(process) => self.poll(process),
+                Next::Arrived => {}
+                Next::Nothing => {
+                    self.kill_overdue();
+                    if self.sim.now_ms() >= until_ms {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets everything go on until no invocation is under way, for `at_most_ms`.
+    pub(crate) fn run_to_idle(&mut self, at_most_ms: u64) {
+        let end = self.sim.now_ms() + at_most_ms;
+        while !self.processes.running.is_empty() && self.sim.now_ms() < end {
+            self.run_until(self.sim.now_ms() + 1_000);
+        }
+    }
+
+    /// Gives up every environment, as a deployment does.
+    pub(crate) fn forget_warm(&mut self) {
+        let Processes { warm, running, .. } = &mut self.processes;
+        warm.retain(|id, _| running.contains_key(id));
+    }
+
+    fn kill_overdue(&mut self) {
+        let now = self.sim.now_ms();
+        let overdue = self.processes.running.iter().filter(|(_, running)| running.killed_ms <= now);
+        for process in overdue.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.sim.strike(Fault::TimeLimit);
+            self.die(process, "killed at its time limit");
+        }
+    }
+
+    fn poll(&mut self, process: ProcessId) {
+        let Some(running) = self.processes.running.get_mut(&process) else { return };
+        let waker = Waker::from(Arc::clone(&running.woken));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            running.woken.0.store(false, Ordering::SeqCst);
+            match Pin::new(&mut running.work).poll(&mut context) {
+                Poll::Ready(result) => return self.end_invocation(process, result),
+                Poll::Pending if self.sim.state().crashed.remove(&process) => {
+                    return self.die(process, "is dead");
+                }
+                Poll::Pending if running.woken.0.load(Ordering::SeqCst) => {}
+                Poll::Pending => return,
+            }
+        }
+    }
+
+    fn die(&mut self, process: ProcessId, how: &str) {
+        self.processes.warm.remove(&process);
+        let Some(running) = self.processes.running.remove(&process) else { return };
+        self.sim.detail(&format!("{}-{} {how}", running.role.text(), process.0));
+        let Running { work, batch, .. } = running;
+        drop(work);
+        self.settle_batch(batch, false);
+    }
+
+    fn end_invocation(&mut self, process: ProcessId, result: Result<String, String>) {
+        let Some(running) = self.processes.running.remove(&process) else { return };
+        let (who, succeeded) = (format!("{}-{}", running.role.text(), process.0), result.is_ok());
+        match result {
+            Ok(report) => self.sim.detail(&format!("{who} answers {report}")),
+            Err(error) => self.sim.detail(&format!("{who} fails: {error}")),
+        }
+        self.settle_batch(running.batch, succeeded);
+    }
+
+    fn settle_batch(&mut self, batch: Option<Batch>, succeeded: bool) {
+        let Some(Batch { topic, generation, spans, numbers }) = batch else { return };
+        if succeeded {
+            for no in numbers {
+                if let Some(record) = self.kafka.records.get_mut(no) {
+                    record.acknowledged = true;
+                }
+            }
+        }
+        if self.kafka.topics.get(topic).is_none_or(|topic| topic.generation != generation) {
+            return;
+        }
+        let forgotten = succeeded && !self.is_calm() && self.sim.rng.chance(60);
+        if forgotten {
+            self.sim.strike(Fault::OffsetsNotCommitted);
+        }
+        if !succeeded {
+            self.sim.strike(Fault::BatchRetried);
+        }
+        let discarded = !succeeded && self.sim.lie == Some(Lie::DiscardedBatches);
+        self.kafka.settle(topic, &spans, discarded || (succeeded && !forgotten));
+    }
+
+    fn is_calm(&self) -> bool {
+        self.sim.state().weather.is_ended()
+    }
+}
+
+impl Processes {
+    fn count(&self, role: Role) -> usize {
+        self.running.values().filter(|running| running.role == role).count()
+    }
+}
+
+/// An error and its causes in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

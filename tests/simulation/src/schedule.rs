@@ -1,0 +1,317 @@
+//! One schedule: what happens, in the order that the seed says; then calm, the draining, and the account.
+
+use icefall_testkit::Failure;
+
+use crate::account;
+use crate::lie::Lie;
+use crate::tally::{Fault, Tally};
+use crate::weather::Part;
+use crate::world::{DEAD_LETTERS, SettingsChoice, World};
+
+const SECOND: u64 = 1_000;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+
+/// The least number of events, and of faults that must have struck.
+const EVENTS: usize = 40;
+const FAULTS: u64 = 3;
+/// Records of one partition in a batch: a few while there are faults, many when all is drained.
+const FEW: u64 = 13;
+const MANY: u64 = 500;
+/// A schedule that has not drained after so many rounds never will.
+const MOST_ROUNDS: usize = 40;
+
+/// What one schedule came to.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Its seed.
+    pub seed: u64,
+    /// How many events it had.
+    pub events: usize,
+    /// What struck.
+    pub tally: Tally,
+    /// A hash of all that happened.
+    pub hash: u64,
+    /// What is wrong, if anything is.
+    pub violation: Option<String>,
+    /// All that happened, in lines.
+    pub trace: String,
+}
+
+/// What can happen.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Produce,
+    Write,
+    WriteAgain,
+    Commit,
+    Redeliver,
+    Shuffle,
+    OldMessage,
+    ForeignMessage,
+    Outage,
+    TriggerRecreated,
+    TopicRecreated,
+    Compact,
+    Expire,
+    CleanUp,
+    ForeignCommit,
+    RollBack,
+    AddColumn,
+    Widen,
+    ChangeSpec,
+    Drop,
+    Settings,
+    LongPause,
+}
+
+/// How often each happens.
+const EVENT_WEIGHTS: [(u64, Event); 22] = [
+    (170, Event::Produce),
+    (260, Event::Write),
+    (30, Event::WriteAgain),
+    (240, Event::Commit),
+    (25, Event::Redeliver),
+    (12, Event::Shuffle),
+    (25, Event::OldMessage),
+    (4, Event::ForeignMessage),
+    (10, Event::Outage),
+    (14, Event::TriggerRecreated),
+    (8, Event::TopicRecreated),
+    (50, Event::Compact),
+    (45, Event::Expire),
+    (20, Event::CleanUp),
+    (20, Event::ForeignCommit),
+    (30, Event::RollBack),
+    (10, Event::AddColumn),
+    (10, Event::Widen),
+    (12, Event::ChangeSpec),
+    (4, Event::Drop),
+    (15, Event::Settings),
+    (12, Event::LongPause),
+];
+
+/// Runs the schedule of `seed`.
+#[must_use]
+pub fn run(seed: u64) -> Outcome {
+    run_with(seed, None)
+}
+
+/// Runs the schedule of `seed` with a part that breaks its word.
+#[must_use]
+pub fn run_with(seed: u64, lie: Option<Lie>) -> Outcome {
+    let mut world = World::new(seed, lie);
+    world.invoke_committer();
+    world.run_to_idle(5 * MINUTE);
+    while world.sim.state().trace.events() < EVENTS || world.sim.state().tally.total() < FAULTS {
+        world.happen();
+        let pause = world.pause();
+        world.run_until(world.sim.now_ms() + pause);
+    }
+    let events = world.sim.state().trace.events();
+    let violation = world.drain().and_then(|()| account::check(&mut world)).err();
+    let sim = std::sync::Arc::clone(&world.sim);
+    let records = world.kafka.records.len() as u64;
+    drop(world);
+    let mut state = sim.state();
+    state.tally.records = records;
+    let (hash, tally) = (state.trace.hash(), std::mem::take(&mut state.tally));
+    let trace = std::mem::replace(&mut state.trace, crate::trace::Trace::new(0));
+    Outcome { seed, events, tally, hash, violation, trace: trace.into_text() }
+}
+
+impl World {
+    /// Mostly a moment, so that things overlap.
+    fn pause(&self) -> u64 {
+        let rng = &self.sim.rng;
+        let range = rng.weighted(
+            &[(50, 0..200), (30, 200..3 * SECOND), (15, 3 * SECOND..MINUTE), (5, MINUTE..HOUR)]
+                .map(|(weight, range)| (weight, (range.start, range.end))),
+        );
+        range.map_or(0, |(start, end)| rng.within(start..end))
+    }
+
+    /// One event. Events that find nothing to do don't count.
+    fn happen(&mut self) {
+        let Some(event) = self.sim.rng.weighted(&EVENT_WEIGHTS) else { return };
+        match event {
+            Event::Produce => self.produce(),
+            Event::Write => {
+                let topic = self.sim.rng.index(self.kafka.topics.len());
+                self.invoke_writer(topic, false, FEW);
+            }
+            Event::WriteAgain => {
+                let topic = self.sim.rng.index(self.kafka.topics.len());
+                if self.invoke_writer(topic, true, FEW) {
+                    self.sim.strike(Fault::Rebalanced);
+                }
+            }
+            Event::Commit => {
+                self.invoke_committer();
+            }
+            Event::Redeliver | Event::Shuffle | Event::OldMessage | Event::ForeignMessage => {
+                self.queue_event(event)
+            }
+            Event::Outage => self.outage(),
+            Event::TriggerRecreated | Event::TopicRecreated => self.kafka_event(event),
+            Event::Settings => self.change_settings(),
+            Event::LongPause => {
+                self.sim.event("a long pause");
+                let end = self.sim.now_ms() + self.sim.rng.within(HOUR..60 * HOUR);
+                self.run_until(end);
+            }
+            table => self.table_event(table),
+        }
+    }
+
+    fn produce(&mut self) {
+        let rng = &self.sim.rng;
+        let topic = rng.index(self.kafka.topics.len());
+        let Some(described) = self.kafka.topics.get(topic) else { return };
+        let (name, partition) = (described.name, rng.index(described.partitions.len()));
+        let (count, now) = (rng.within(1..13), self.sim.now_ms());
+        let first = self.kafka.records.len();
+        self.kafka.produce(rng, topic, partition, count, now);
+        let last = self.kafka.records.len() - 1;
+        self.sim.event(&format!("records {first} to {last} produced to {name}-{partition}"));
+    }
+
+    fn queue_event(&mut self, event: Event) {
+        let queue = &self.parts.queue;
+        match event {
+            Event::Redeliver if !queue.is_empty() => {
+                self.sim.event("all messages are seen again");
+                self.sim.strike(Fault::Redelivered);
+                queue.redeliver_all();
+            }
+            Event::Shuffle if queue.len() > 1 => {
+                self.sim.event("messages come in another order");
+                self.sim.strike(Fault::Shuffled);
+                queue.shuffle(self.sim.rng.bits());
+            }
+            Event::OldMessage if self.parts.post.repeat_old() => {
+                self.sim.event("a message of the past comes again");
+                self.sim.strike(Fault::OldMessage);
+            }
+            Event::ForeignMessage => {
+                self.sim.event("a message that is no batch manifest");
+                self.sim.strike(Fault::ForeignMessage);
+                self.foreign_messages += 1;
+                queue.inject("{\"hello\":1}");
+            }
+            _ => {}
+        }
+    }
+
+    fn outage(&mut self) {
+        let rng = &self.sim.rng;
+        let part = *rng.pick(&Part::ALL).unwrap_or(&Part::Queue);
+        let failures = [Failure::Denied, Failure::Unreachable, Failure::Throttled, Failure::NoConnection];
+        let failure = *rng.pick(&failures).unwrap_or(&Failure::Denied);
+        let until = self.sim.now_ms() + rng.within(SECOND..10 * MINUTE);
+        self.sim.event(&format!("the {} answers {failure:?} for a while", part.text()));
+        self.sim.state().weather.outage(part, failure, until);
+    }
+
+    fn kafka_event(&mut self, event: Event) {
+        let topic = self.sim.rng.index(self.kafka.topics.len());
+        let Some(described) = self.kafka.topics.get(topic) else { return };
+        if described.partitions.iter().all(|log| log.records.is_empty()) {
+            return;
+        }
+        let name = described.name;
+        if matches!(event, Event::TriggerRecreated) {
+            self.sim.event(&format!("the trigger of {name} is made again, at the earliest offset"));
+            self.sim.strike(Fault::TriggerRecreated);
+            self.kafka.rewind(topic);
+        } else {
+            self.sim.event(&format!("topic {name} is deleted and made again"));
+            self.sim.strike(Fault::TopicRecreated);
+            self.kafka.recreate(topic);
+        }
+    }
+
+    fn change_settings(&mut self) {
+        let rng = &self.sim.rng;
+        let skip = rng.chance(500);
+        let ever = (self.settings.ever_skipped, self.settings.ever_kept);
+        let most = *rng.pick(&[1, 3, 1000]).unwrap_or(&1000);
+        let settings = SettingsChoice::of(skip, ever, most, rng.within(0..5));
+        let interval = settings.commit_interval_s;
+        self.sim.event(&format!(
+            "deployed: tombstones skipped: {skip}, {most} messages a round, every {interval} s"
+        ));
+        self.sim.strike(Fault::SettingsChanged);
+        self.settings = settings;
+        self.forget_warm();
+    }
+
+    fn table_event(&mut self, event: Event) {
+        let index = self.sim.rng.index(self.tables.len());
+        let name = self.tables.get(index).map_or("", |table| table.name);
+        let any = if self.sim.rng.chance(200) { DEAD_LETTERS } else { name };
+        let (done, fault, on) = match event {
+            Event::Compact if any == DEAD_LETTERS => (false, Fault::Compacted, any),
+            Event::Compact => (self.compact(any), Fault::Compacted, any),
+            Event::Expire => (self.expire(any), Fault::Expired, any),
+            Event::CleanUp => (self.clean_up(), Fault::CleanedUp, "all tables"),
+            Event::ForeignCommit => (self.foreign_commit(any), Fault::ForeignCommit, any),
+            Event::RollBack => (self.roll_back(index), Fault::RolledBack, name),
+            Event::AddColumn => (self.add_column(index), Fault::ColumnAdded, name),
+            Event::Widen => (self.widen_column(index), Fault::ColumnWidened, name),
+            Event::ChangeSpec => (self.change_spec(index), Fault::SpecChanged, name),
+            _ => (self.drop_table(index), Fault::Dropped, name),
+        };
+        if done {
+            self.sim.event(&format!("{}: {on}", fault.text()));
+            self.sim.strike(fault);
+        }
+    }
+
+    /// Faults end. Everything that Kafka holds is delivered, and the queue is worked off.
+    fn drain(&mut self) -> Result<(), String> {
+        self.sim.event("faults end");
+        self.sim.state().weather.end();
+        self.parts.post.end();
+        self.run_to_idle(HOUR);
+        if let Some(due) = self.parts.post.last_due_ms() {
+            self.run_until(due.max(self.sim.now_ms()));
+        }
+        self.forget_warm();
+        for _ in 0..MOST_ROUNDS {
+            self.invoke_committer();
+            self.run_to_idle(HOUR);
+            if self.kafka.is_drained() && self.only_waits() {
+                return self.finish();
+            }
+            for topic in 0..self.kafka.topics.len() {
+                self.invoke_writer(topic, false, MANY);
+            }
+            self.run_to_idle(HOUR);
+            self.run_until(self.sim.now_ms() + 6 * MINUTE);
+        }
+        let queued = self.parts.post.waiting().len();
+        let kafka = self.kafka.is_drained();
+        Err(format!(
+            "STUCK after {MOST_ROUNDS} calm rounds: {queued} messages wait; Kafka delivered: {kafka}"
+        ))
+    }
+
+    /// Whatever waits in outboxes goes with the next invocation.
+    fn finish(&mut self) -> Result<(), String> {
+        self.forget_warm();
+        self.run_until(self.sim.now_ms() + 6 * MINUTE);
+        self.invoke_committer();
+        self.run_to_idle(HOUR);
+        Ok(())
+    }
+
+    /// Whether all that is queued waits for an operator.
+    fn only_waits(&self) -> bool {
+        use icefall_manifest::Message;
+        self.parts.post.waiting().iter().all(|body| match Message::decode(body) {
+            Ok(Message::Batch(batch)) => account::stands_still(self, &batch),
+            _ => false,
+        })
+    }
+}

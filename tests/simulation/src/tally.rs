@@ -1,0 +1,156 @@
+//! What really struck, and where processes died: counted, so that a run which spares the code shows itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Declares the faults with the words they are reported by.
+macro_rules! faults {
+    ($($(#[doc = $doc:literal])+ $name:ident => $text:literal,)+) => {
+        /// Something that goes wrong, or that others do.
+        #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+        pub enum Fault {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl Fault {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)+];
+
+            /// In words.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)+
+                }
+            }
+        }
+    };
+}
+
+faults! {
+    /// A request that never arrives.
+    RequestLost => "request lost on its way",
+    /// A request that was done, and whose caller does not learn it.
+    AnswerLost => "answer lost after success",
+    /// A request that arrives after its caller has given it up.
+    RequestLate => "request done after its caller gave it up",
+    /// 429.
+    Throttled => "throttled (429)",
+    /// 403.
+    Denied => "denied (403)",
+    /// No connection.
+    NoConnection => "no connection",
+    /// A conflict that nothing in the table explains.
+    Conflict => "conflict (409) out of the blue",
+    /// A commit that was done and is then refused.
+    ConflictAfterDone => "conflict (409) after it was done",
+    /// Some messages of a send are in the queue, and the call fails.
+    SentInPart => "messages sent in part",
+    /// Some messages of a delete are gone, and the call fails.
+    DeletedInPart => "messages deleted in part",
+    /// A call that takes minutes.
+    Slow => "call slow beyond time-outs",
+    /// Credentials that are expired for a while, or a part that is down.
+    Outage => "call during an outage of its part",
+    /// A process that dies, and its last call with it.
+    CrashBefore => "crash before a call took effect",
+    /// A process that dies, and whose last call was done.
+    CrashAfter => "crash after a call took effect",
+    /// A process that is killed by the platform at its time limit.
+    TimeLimit => "killed at the time limit",
+    /// A warm environment that is given up between two invocations.
+    Recycled => "warm environment given up",
+    /// A clock that is seconds off.
+    ClockSkew => "clock of a process off by seconds",
+    /// A message that a queue delivers twice.
+    Duplicated => "message duplicated by the queue",
+    /// Messages that are seen again while they are held.
+    Redelivered => "held messages delivered again",
+    /// Messages that come in another order.
+    Shuffled => "messages in another order",
+    /// A message that is days late.
+    DelayedMessage => "message delayed by days",
+    /// A message that was settled long ago and comes again.
+    OldMessage => "settled message came again",
+    /// What is no batch manifest.
+    ForeignMessage => "message that is no batch manifest",
+    /// A batch that fails and is delivered again.
+    BatchRetried => "Kafka batch failed and came again",
+    /// A batch that succeeded and is delivered again.
+    OffsetsNotCommitted => "Kafka batch succeeded and came again",
+    /// Two consumers of one partition.
+    Rebalanced => "partition in two batches at once",
+    /// A trigger that begins at the earliest offset again.
+    TriggerRecreated => "trigger re-created at the earliest offset",
+    /// A topic that was deleted and made again.
+    TopicRecreated => "topic deleted and made again",
+    /// A compaction.
+    Compacted => "compaction rewrote files",
+    /// Snapshots that are expired.
+    Expired => "snapshots expired",
+    /// Unreferenced files that are removed.
+    CleanedUp => "unreferenced files removed",
+    /// A commit of somebody's properties.
+    ForeignCommit => "property-only commit of another writer",
+    /// A rollback.
+    RolledBack => "table rolled back to an ancestor",
+    /// A new column.
+    ColumnAdded => "column added",
+    /// A promoted column.
+    ColumnWidened => "column widened",
+    /// Another partition spec.
+    SpecChanged => "partition spec changed",
+    /// A table that was dropped and made again.
+    Dropped => "table dropped and made again",
+    /// Other settings than before.
+    SettingsChanged => "settings changed between two attempts",
+    /// A commit that the catalog refused because of another one.
+    RealConflict => "commit lost a race",
+}
+
+/// Where a process died: which function, which call, the how-manieth of its kind, before or after it was done.
+pub type CrashPoint = (&'static str, &'static str, u32, &'static str);
+
+/// Counts of one schedule, or of many.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// How often each fault struck.
+    pub faults: BTreeMap<Fault, u64>,
+    /// Where processes died.
+    pub crashes: BTreeSet<CrashPoint>,
+    /// How many records were produced.
+    pub records: u64,
+    /// How many calls were made through the ports.
+    pub calls: u64,
+    /// How many invocations there were.
+    pub invocations: u64,
+}
+
+impl Tally {
+    /// Counts a fault.
+    pub fn strike(&mut self, fault: Fault) {
+        *self.faults.entry(fault).or_default() += 1;
+    }
+
+    /// How often it struck.
+    #[must_use]
+    pub fn count(&self, fault: Fault) -> u64 {
+        self.faults.get(&fault).copied().unwrap_or_default()
+    }
+
+    /// All faults together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.faults.values().sum()
+    }
+
+    /// Adds those of another schedule.
+    pub fn add(&mut self, other: &Self) {
+        for (fault, count) in &other.faults {
+            *self.faults.entry(*fault).or_default() += count;
+        }
+        self.crashes.extend(&other.crashes);
+        self.records += other.records;
+        self.calls += other.calls;
+        self.invocations += other.invocations;
+    }
+}

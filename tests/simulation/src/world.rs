@@ -1,0 +1,185 @@
+//! The parts of one schedule, and what is known of its tables.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use iceberg::spec::TableMetadata;
+use iceberg::{NamespaceIdent, TableIdent};
+use icefall_catalog::Commit;
+use icefall_clock::Clock;
+use icefall_settings::{Environment, Settings};
+use icefall_testkit::{FakeCatalog, FakeQueue, FakeStore, SeededEntropy};
+
+use crate::kafka::Kafka;
+use crate::lie::Lie;
+use crate::ports::now;
+use crate::post::Post;
+use crate::process::Processes;
+use crate::readers::Readers;
+use crate::record::RecordNo;
+use crate::sim::Sim;
+
+pub(crate) const DEAD_LETTERS: &str = "icefall.dead_letters";
+const VISIBILITY: Duration = Duration::from_mins(5);
+
+/// Everything in one schedule.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) sim: Arc<Sim>,
+    pub(crate) kafka: Kafka,
+    pub(crate) parts: Parts,
+    pub(crate) processes: Processes,
+    pub(crate) tables: Vec<Table>,
+    pub(crate) settings: SettingsChoice,
+    pub(crate) readers: Readers,
+    /// What a table's clean-up took away, for the account at the end.
+    pub(crate) removed: BTreeMap<String, Bytes>,
+    /// Whether a message was put in that is no batch manifest.
+    pub(crate) foreign_messages: usize,
+}
+
+/// The parts that processes reach through their ports.
+#[derive(Clone, Debug)]
+pub(crate) struct Parts {
+    pub(crate) catalog: Arc<FakeCatalog>,
+    pub(crate) lake: Arc<FakeStore>,
+    pub(crate) ops: Arc<FakeStore>,
+    pub(crate) queue: Arc<FakeQueue>,
+    pub(crate) post: Arc<Post>,
+    pub(crate) entropy: Arc<SeededEntropy>,
+    /// When each file of the lake was stored.
+    pub(crate) born: Arc<Mutex<BTreeMap<String, u64>>>,
+}
+
+/// A table that records go to, and what was done to it by others.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    /// When it got its further column, if the present table has it.
+    pub(crate) grown_ms: Option<u64>,
+    /// When `q` became a long, if it is one in the present table.
+    pub(crate) widened_ms: Option<u64>,
+    pub(crate) ever_widened: bool,
+    pub(crate) drops: usize,
+    /// Records whose rows an operator rolled back: they must not be seen again.
+    pub(crate) rolled_back: BTreeSet<RecordNo>,
+    /// Records that went with a dropped table: they may be missing, and may come anew.
+    pub(crate) excused: BTreeSet<RecordNo>,
+}
+
+/// The settings that new environments get.
+#[derive(Clone, Debug)]
+pub(crate) struct SettingsChoice {
+    pub(crate) skip_tombstones: bool,
+    pub(crate) ever_skipped: bool,
+    pub(crate) ever_kept: bool,
+    pub(crate) max_messages: u64,
+    pub(crate) commit_interval_s: u64,
+    pub(crate) parsed: Settings,
+}
+
+impl SettingsChoice {
+    fn new(sim: &Sim) -> Self {
+        let skip = sim.rng.chance(500);
+        Self::of(skip, (skip, !skip), 1000, sim.rng.within(0..3))
+    }
+
+    /// Settings with these choices; `ever` says whether tombstones were ever skipped, and whether ever kept.
+    #[expect(clippy::expect_used, reason = "settings that don't parse are a fault of the simulation")]
+    pub(crate) fn of(skip: bool, ever: (bool, bool), max_messages: u64, commit_interval_s: u64) -> Self {
+        let text = text(skip, max_messages, commit_interval_s);
+        let parsed = Settings::parse(&text, &Environment::default()).expect("the settings are good");
+        let (ever_skipped, ever_kept) = (ever.0 || skip, ever.1 || !skip);
+        Self { skip_tombstones: skip, ever_skipped, ever_kept, max_messages, commit_interval_s, parsed }
+    }
+}
+
+/// The settings file.
+fn text(skip_tombstones: bool, max_messages: u64, commit_interval_s: u64) -> String {
+    let tombstones = if skip_tombstones { "skip" } else { "dead-letter" };
+    let columns = r#"{ name = "id", type = "long", required = true },
+        { name = "p", type = "int", required = true }, { name = "o", type = "long", required = true },
+        { name = "n", type = "long" }, { name = "s", type = "string" }, { name = "q", type = "int" }"#;
+    // Compression costs much of a schedule's time and plays no part in what is promised.
+    let properties = r#"{ "write.parquet.compression-codec" = "uncompressed" }"#;
+    format!(
+        r#"
+pipeline = "sim"
+catalog = {{ uri = "http://127.0.0.1:1", warehouse = "lake" }}
+store = {{ region = "us-east-1" }}
+ops = {{ bucket = "ops", region = "us-east-1" }}
+queue = {{ url = "http://127.0.0.1:1/0/q", region = "us-east-1" }}
+kafka = {{ cluster = "local" }}
+committer = {{ linger = "1s", commit_interval = "{commit_interval_s}s", max_messages = {max_messages} }}
+table = [
+    {{ name = "lake.clicks", columns = [{columns}], properties = {properties} }},
+    {{ name = "lake.orders", columns = [{columns}], properties = {properties}, partition_by = ["p"] }},
+]
+route = [
+    {{ topic = "clicks", table = "lake.clicks" }},
+    {{ topic = "views", table = "lake.clicks" }},
+    {{ topic = "orders", table = "lake.orders", tombstones = "{tombstones}" }},
+]
+"#
+    )
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, lie: Option<Lie>) -> Self {
+        let sim = Sim::new(seed, lie);
+        let queue = Arc::new(FakeQueue::new(Arc::clone(&sim.clock), VISIBILITY));
+        let lake = Arc::new(FakeStore::new());
+        let parts = Parts {
+            catalog: Arc::new(FakeCatalog::new(Arc::clone(&sim.clock) as Arc<dyn Clock>)),
+            lake: Arc::clone(&lake),
+            ops: Arc::new(FakeStore::new()),
+            post: Post::new(Arc::clone(&sim), Arc::clone(&queue)),
+            queue,
+            entropy: Arc::new(SeededEntropy::new(seed ^ 0x5eed)),
+            born: Arc::default(),
+        };
+        let table = |name| Table {
+            name,
+            grown_ms: None,
+            widened_ms: None,
+            ever_widened: false,
+            drops: 0,
+            rolled_back: BTreeSet::new(),
+            excused: BTreeSet::new(),
+        };
+        Self {
+            kafka: Kafka::new(&sim.rng, &[("clicks", 0), ("views", 0), ("orders", 1)]),
+            settings: SettingsChoice::new(&sim),
+            sim,
+            parts,
+            processes: Processes::default(),
+            tables: ["lake.clicks", "lake.orders"].map(table).into(),
+            readers: Readers::new(lake),
+            removed: BTreeMap::new(),
+            foreign_messages: 0,
+        }
+    }
+
+    /// The table's metadata, if it is there.
+    pub(crate) fn metadata(&self, table: &str) -> Option<Arc<TableMetadata>> {
+        self.parts.catalog.peek(&ident(table))
+    }
+
+    /// Commits as an operator or another writer; says whether it was done.
+    pub(crate) fn commit(&self, table: &str, commit: &Commit) -> bool {
+        let outcome =
+            now(icefall_catalog::Catalog::commit(self.parts.catalog.as_ref(), &ident(table), commit));
+        if outcome.name() != "committed" {
+            self.sim.detail(&format!("{table}: {} {:?}", outcome.name(), outcome.reason()));
+        }
+        outcome.name() == "committed"
+    }
+}
+
+/// A table's identifier.
+pub(crate) fn ident(table: &str) -> TableIdent {
+    let (namespace, name) = table.split_once('.').unwrap_or(("", table));
+    TableIdent::new(NamespaceIdent::new(namespace.to_owned()), name.to_owned())
+}
