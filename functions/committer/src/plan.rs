@@ -217,7 +217,7 @@ impl<'a> Plan<'a> {
 
     /// How many records each batch manifest has that the plan's commit settles.
     pub(crate) fn accepted_records(&self) -> impl Iterator<Item = u64> {
-        self.accepted.iter().map(|batch| batch.record_count() as u64)
+        self.accepted.iter().map(|(batch, _)| batch.record_count() as u64)
     }
 
     /// The ids of the ledgers that were consulted.
