@@ -88,7 +88,9 @@ def cases():
         yield LongType(), "long", number, number, ["identity", "void", *buckets(16, 1000), *truncations(1, 10, 2**31 - 1)]
     for text in ["14.20", "0.00", "0.01", "-0.01", "1.27", "1.28", "-1.28", "-1.29", "10.65", "-10.65", "12345678901234567.89", "-99999999999999999.99"]:
         number = decimal.Decimal(text)
-        yield DecimalType(20, 2), "decimal", text, number, ["identity", "void", *buckets(16), *truncations(1, 50, 1000)]
+        # PyIceberg 0.11.1 hashes -128 as two bytes, where the specification and Iceberg's Java library take the fewest.
+        hashed = [] if text == "-1.28" else buckets(16)
+        yield DecimalType(20, 2), "decimal", text, number, ["identity", "void", *hashed, *truncations(1, 50, 1000)]
     for text in sorted({moment[:10] for moment in MOMENTS}):
         days = (datetime.date.fromisoformat(text) - EPOCH.date()).days
         yield DateType(), "date", text, days, ["identity", "void", *buckets(16), *PERIODS]

@@ -41,7 +41,7 @@ async fn files(bench: &Bench) -> BTreeMap<String, Standing> {
         let standing = Standing {
             snapshot: entry.snapshot_id(),
             sequence: entry.sequence_number(),
-            file_sequence: entry.file_sequence_number(),
+            file_sequence: entry.file_sequence_number,
             row_ids,
         };
         assert!(files.insert(entry.file_path().to_owned(), standing).is_none(), "no file stands twice");

@@ -54,7 +54,7 @@ pub(crate) async fn delete_positions(bench: &Bench, rows: &[(&str, i64)]) {
     let paths: ArrayRef = Arc::new(rows.iter().map(|(path, _)| Some(*path)).collect::<StringArray>());
     let positions: ArrayRef = Arc::new(rows.iter().map(|(_, position)| *position).collect::<Int64Array>());
     let fields = [field("file_path", DataType::Utf8, PATH_ID), field("pos", DataType::Int64, POSITION_ID)];
-    let file = put(bench, fields.to_vec(), vec![paths, positions]).await;
+    let mut file = put(bench, fields.to_vec(), vec![paths, positions]).await;
     commit(bench, file.content(DataContentType::PositionDeletes).build().expect("a file")).await;
 }
 
