@@ -205,6 +205,13 @@ impl Outboxes<'_> {
         for ledger in ledgers {
             let pending = match applied.pending(ledger) {
                 Ok(pending) => pending,
+                Err(behind @ LedgerError::OutboxBehind { .. }) => {
+                    // The ledger was loaded before the dead-letter table, so another committer may simply
+                    // have gone on in between. One that is truly behind fails its table's next attempt,
+                    // whose load follows that of the dead-letter table.
+                    warn!(ledger = %ledger.id(), %behind, "the dead-letter table is ahead of the ledger as it was loaded; its outbox is looked at again in the next round");
+                    continue;
+                }
                 Err(fault) => {
                     error!(ledger = %ledger.id(), error = &fault as &dyn std::error::Error, "the outbox is held back");
                     continue;
