@@ -47,6 +47,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) fates: Vec<(&'a Delivery, Fate)>,
     /// Batches whose records are settled by the commit, each with its files as the table's own.
     accepted: Vec<(Cow<'a, BatchManifest>, FileGroup)>,
+    /// Records of each batch manifest that went into the settlement.
+    settled_records: Vec<u64>,
     rounds: Vec<Round>,
 }
 
@@ -76,7 +78,8 @@ pub(crate) struct Planner<'p> {
 impl Planner<'_> {
     /// Decides about `deliveries`, all of which are for the table.
     pub(crate) async fn plan<'a>(&self, deliveries: &'a [Delivery]) -> Result<Plan<'a>, TableFailure> {
-        let mut plan = Plan { fates: Vec::new(), accepted: Vec::new(), rounds: Vec::new() };
+        let mut plan =
+            Plan { fates: Vec::new(), accepted: Vec::new(), settled_records: Vec::new(), rounds: Vec::new() };
         for (source, deliveries) in by_source(deliveries) {
             let mut open = Vec::new();
             for delivery in deliveries {
@@ -216,8 +219,8 @@ impl<'a> Plan<'a> {
     }
 
     /// How many records each batch manifest has that the plan's commit settles.
-    pub(crate) fn accepted_records(&self) -> impl Iterator<Item = u64> {
-        self.accepted.iter().map(|(batch, _)| batch.record_count() as u64)
+    pub(crate) fn settled_records(&self) -> impl Iterator<Item = u64> {
+        self.settled_records.iter().copied()
     }
 
     /// The ids of the ledgers that were consulted.
@@ -230,6 +233,7 @@ impl<'a> Plan<'a> {
         let changed = std::mem::take(&mut self.rounds).into_iter().filter(Round::is_changed);
         let results = changed.map(|round| round.finish(mark));
         let accepted = std::mem::take(&mut self.accepted);
+        self.settled_records = accepted.iter().map(|(batch, _)| batch.record_count() as u64).collect();
         Ok(Settlement {
             results: results.collect::<Result<_, _>>().map_err(LedgerStoreError::from)?,
             batches: accepted.len(),

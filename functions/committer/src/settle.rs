@@ -163,7 +163,7 @@ impl Settler<'_> {
         let table = Table::open(name, branch, after).map_err(LedgerStoreError::from)?;
         info!(table = %table.name, snapshot = head(&table.metadata, &table.branch), "committed");
         self.ports.metrics.snapshot_committed(&table.name);
-        plan.accepted_records().for_each(|records| self.ports.metrics.batch_committed(&table.name, records));
+        plan.settled_records().for_each(|records| self.ports.metrics.batch_committed(&table.name, records));
         self.carry_out(&table, plan, ids, true).await
     }
 

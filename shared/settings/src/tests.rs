@@ -272,7 +272,7 @@ fn all_faults_are_reported_at_once() {
         "{error}"
     );
     assert!(
-        error.to_string().starts_with("the settings have 16 faults:\n  catalog.credentials: "),
+        error.to_string().starts_with("the settings have 17 faults:\n  catalog.credentials: "),
         "{error}"
     );
 }
