@@ -19,6 +19,8 @@ from pyiceberg.table import Table
 from icefall_local.stack import Stack
 
 READERS = ("duckdb", "pyiceberg")
+_DUCKDB_THREADS = 8
+"""More than there may be cores: of many small files, most of the time is waiting for the store."""
 _EXTENSIONS = ("avro", "httpfs", "iceberg")
 
 
@@ -93,7 +95,8 @@ def read_with_duckdb(stack: Stack, table: str, columns: tuple[str, ...]) -> pa.T
 
 def open_duckdb(stack: Stack) -> duckdb.DuckDBPyConnection:
     """A connection with the catalog attached as `lake`."""
-    connection = duckdb.connect(config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"})
+    config: dict[str, str | int] = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    connection = duckdb.connect(config={**config, "threads": _DUCKDB_THREADS})
     for statement in duckdb_statements(stack):
         connection.execute(statement)
     return connection

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_SHARES_OF_BATCH_SIZE = (1, 2, 3, 5, 8)
+_SHARES_OF_BATCH_SIZE = (1, 2, 3, 5)
 _LOST_WHEN_FAILED = 0.5
 """How often a failed try takes its poller along."""
 
