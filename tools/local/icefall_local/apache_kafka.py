@@ -75,7 +75,8 @@ class ApacheKafka:
 
     def _format(self) -> None:
         """Makes the data folder that of a new cluster with this one node."""
-        command = [*self._java, "kafka.tools.StorageTool", "format", "--standalone", "-t", _cluster_id(), "-c", self._properties]
+        tool = [*self._java, "kafka.tools.StorageTool", "format", "--standalone"]
+        command = [*tool, "-t", _cluster_id(), "-c", self._properties]
         part = Part.start("formatting Apache Kafka's data folder", command, self._run / "log" / "kafka-format.log", {})
         try:
             if part.process.wait(READY_SECONDS):

@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("bootstrap", metavar="HOST:PORT", help="the cluster's bootstrap servers")
     parser.add_argument("topic", help="a topic that the event source mapping polls")
     parser.add_argument("--partition", type=int, default=0)
-    parser.add_argument("--client", type=Path, metavar="FILE", help="librdkafka's settings, NAME=VALUE a line: security, passwords")
+    parser.add_argument("--client", type=Path, metavar="FILE", help="settings of librdkafka, NAME=VALUE a line")
     options = parser.parse_args(arguments)
     client = {**(settings(options.client.read_text()) if options.client else {}), "bootstrap.servers": options.bootstrap}
     probe = uuid.uuid4().hex[:12]

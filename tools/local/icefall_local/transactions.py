@@ -158,7 +158,7 @@ class TransactionalGenerator:
         """Of markers, only that there are some is known: the topic must end behind the last record."""
         ends = end_offsets(self._plan.bootstrap_servers, self._plan.topic, self._plan.partitions)
         if not all(end > highest + 1 for end, highest in zip(ends, self._highest, strict=True) if highest >= 0):
-            raise ProduceFailed(f"the broker's end offsets are {ends}, but records stand up to {self._highest}, and their markers")
+            raise ProduceFailed(f"the broker's end offsets are {ends}, but records stand up to {self._highest}, then markers")
 
 
 def transaction_size(plan: Plan) -> int:

@@ -80,7 +80,8 @@ def generated(monkeypatch, producer, records=8, **changes):
 def test_of_four_transactions_the_fourth_is_aborted_and_its_records_are_produced_again(monkeypatch):
     producer = FakeProducer()
     generator, expectation = generated(monkeypatch, producer)
-    assert [outcome for outcome, _ in producer.log] == ["committed"] * 3 + ["aborted"] + ["committed"] * 3 + ["aborted"] + ["committed"] * 2
+    four = ["committed"] * 3 + ["aborted"]
+    assert [outcome for outcome, _ in producer.log] == [*four, *four, "committed", "committed"]
     assert expectation.records["offset"].to_pylist() == producer.of("committed")
     assert (expectation.records.num_rows, generator.produced, generator.aborted) == (8, 8, 2)
     values = [[value for _, value in records] for _, records in producer.log]
