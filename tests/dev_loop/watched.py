@@ -45,7 +45,7 @@ class Watch:
         """`cargo lambda invoke FUNCTION -F tests/fixtures/FIXTURE`."""
         command = [self._cargo_lambda, "lambda", "invoke", function, "-A", LOOPBACK, "-P", str(self.port)]
         command += ["-F", FIXTURES / fixture]
-        return subprocess.run(command, capture_output=True, text=True, timeout=180, env=_offline())
+        return subprocess.run(command, capture_output=True, text=True, timeout=90, env=_offline())
 
     def report(self, function: str, fixture: str) -> dict[str, Any]:
         """The function's answer."""
@@ -62,13 +62,14 @@ class Watch:
 
     def _serve(self) -> Part:
         command = [self._cargo_lambda, "lambda", "watch", "--only-lambda-apis", "-A", LOOPBACK, "-P", str(self.port)]
+        command += ["--manifest-path", self._workspace.repository / "Cargo.toml"]
         part = Part.start("cargo lambda watch", command, self._logs / "watch.log", _offline())
         part.wait_until(lambda: accepts(LOOPBACK, self.port), 30.0)
         return part
 
     def _start(self, function: str, environment: Mapping[str, str]) -> Part:
         variables = {
-            "AWS_LAMBDA_RUNTIME_API": f"{LOOPBACK}:{self.port}/{function}",
+            "AWS_LAMBDA_RUNTIME_API": f"http://{LOOPBACK}:{self.port}/.rt/{function}",
             "AWS_LAMBDA_FUNCTION_NAME": function,
             "AWS_LAMBDA_FUNCTION_VERSION": "1",
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "4096",

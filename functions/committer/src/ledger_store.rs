@@ -67,12 +67,12 @@ impl LedgerStore {
                 return Ok((lookup.finish()?, read));
             }
             for hash in needed {
-                let bytes = match self.with(|memory| memory.objects.get(&hash).cloned()) {
-                    Some(remembered) => remembered,
-                    None => {
-                        read += 1;
-                        self.read(hash).await?
-                    }
+                let remembered = self.with(|memory| memory.objects.get(&hash).cloned());
+                let bytes = if let Some(bytes) = remembered {
+                    bytes
+                } else {
+                    read += 1;
+                    self.read(hash).await?
                 };
                 lookup.supply(hash, &bytes)?;
             }
