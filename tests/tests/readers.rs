@@ -9,7 +9,7 @@ mod columns;
 use icefall_tests::{Pipeline, Question, Reader, Row, click, event, metadata};
 use serde_json::{Value, json};
 
-use columns::{COLUMNS, Column, NANOSECONDS};
+use columns::{COLUMNS, Column};
 
 const VISIBILITY_S: u32 = 30;
 /// Three row groups of a hundred.
@@ -19,14 +19,14 @@ const ROW_GROUP: i64 = 100;
 const ASKED: [i64; 9] = [0, 1, 99, 100, 150, 199, 200, 298, 299];
 
 /// A pipeline whose table has `columns`, with these rows committed to it as one file.
-async fn with_rows(name: &str, columns: &[Column], version: u8, rows: &[Value]) -> Pipeline {
+async fn with_rows(name: &str, columns: &[Column], rows: &[Value]) -> Pipeline {
     let columns: String = columns
         .iter()
         .map(|column| format!("  {{ name = \"{}\", type = \"{}\" }},\n", column.name, column.data_type))
         .collect();
     let declared = format!(
         "[[table]]\nname = \"NAMESPACE.clicks\"\n\
-         properties = {{ \"format-version\" = \"{version}\", \"write.parquet.row-group-limit\" = \"{ROW_GROUP}\" }}\n\
+         properties = {{ \"write.parquet.row-group-limit\" = \"{ROW_GROUP}\" }}\n\
          columns = [\n{columns}]\n\n[[route]]\ntopic = \"clicks\"\ntable = \"NAMESPACE.clicks\"\n"
     );
     let pipeline = Pipeline::new(name, VISIBILITY_S).await.declaring(&declared);
@@ -74,19 +74,9 @@ fn assert_every_point_is_found(reader: Reader, pipeline: &Pipeline, columns: &[C
 #[tokio::test]
 async fn t02_a_point_query_by_any_column_finds_its_row() {
     let rows: Vec<_> = (0..ROWS).map(|n| row(&COLUMNS, n).0).collect();
-    let pipeline = with_rows("t02", &COLUMNS, 2, &rows).await;
+    let pipeline = with_rows("t02", &COLUMNS, &rows).await;
     for reader in Reader::all(pipeline.stack()) {
         assert_every_point_is_found(reader, &pipeline, &COLUMNS);
-    }
-}
-
-/// T02 for the types of format version 3.
-#[tokio::test]
-async fn t02_a_point_query_by_nanoseconds_finds_its_row() {
-    let rows: Vec<_> = (0..ROWS).map(|n| row(&NANOSECONDS, n).0).collect();
-    let pipeline = with_rows("t02-nanos", &NANOSECONDS, 3, &rows).await;
-    for reader in Reader::all(pipeline.stack()) {
-        assert_every_point_is_found(reader, &pipeline, &NANOSECONDS);
     }
 }
 
@@ -98,7 +88,7 @@ async fn every_type_is_read_back_by_value() {
     let (records, mut expected): (Vec<_>, Vec<_>) = (0..3).map(|n| row(&all, n)).unzip();
     let records = [records, vec![json!({})]].concat();
     expected.push(nulls);
-    let pipeline = with_rows("every-type", &all, 2, &records).await;
+    let pipeline = with_rows("every-type", &all, &records).await;
     for reader in Reader::all(pipeline.stack()) {
         let found = reader.ask(pipeline.stack(), &[Question::all(&name_of(&pipeline))]);
         assert_eq!(found, std::slice::from_ref(&expected), "{reader:?}");

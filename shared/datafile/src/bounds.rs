@@ -63,6 +63,29 @@ pub(crate) fn of(array: &ArrayRef, length: Option<usize>) -> Bounds {
     }
 }
 
+/// The bounds of uuids, as far as all readers agree on them.
+///
+/// The specification orders uuids by their bytes. Iceberg's Java code compares their halves as signed numbers: with
+/// values on both sides of 0x80… its lowest is another one, and it would skip files that hold what is looked for. So a
+/// bound is given only where it is one in both orders, as it is for uuids that begin with a time (version 7).
+pub(crate) fn of_uuids(array: &ArrayRef) -> Bounds {
+    let Some(array) = array.as_fixed_size_binary_opt() else { return Bounds::default() };
+    let values = || array.iter().flatten();
+    let agreed = |by_bytes: Option<&[u8]>, signed: Option<&[u8]>| {
+        by_bytes.filter(|_| by_bytes == signed).map(|value| SingleValue(value.to_vec()))
+    };
+    Bounds {
+        lower: agreed(values().min(), values().min_by_key(|value| signed_halves(value))),
+        upper: agreed(values().max(), values().max_by_key(|value| signed_halves(value))),
+    }
+}
+
+/// A number that is ordered as a uuid's two halves are when both are signed.
+fn signed_halves(uuid: &[u8]) -> u128 {
+    const SIGNS: u128 = (1 << 127) | (1 << 63);
+    uuid.try_into().map_or(0, u128::from_be_bytes) ^ SIGNS
+}
+
 /// How many NaNs a floating-point column holds; `None` for other types.
 pub(crate) fn nans(array: &ArrayRef) -> Option<u64> {
     let count = match array.data_type() {
@@ -167,6 +190,9 @@ fn bytes_above(bytes: &[u8], limit: usize) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::FixedSizeBinaryArray;
     use proptest::prelude::*;
 
     use super::*;
@@ -195,6 +221,22 @@ mod tests {
                 prop_assert!(values.iter().all(|value| upper.as_slice() >= value.as_slice()));
             }
         }
+    }
+
+    #[test]
+    fn a_uuids_bound_is_one_in_both_orders_or_not_given() {
+        let bounds = |values: &[u128]| {
+            let values: Vec<[u8; 16]> = values.iter().map(|value| value.to_be_bytes()).collect();
+            let array = FixedSizeBinaryArray::try_from_iter(values.iter()).expect("an array");
+            let found = of_uuids(&(Arc::new(array) as ArrayRef));
+            [found.lower, found.upper]
+                .map(|bound| bound.map(|value| u128::from_be_bytes(value.0.try_into().unwrap())))
+        };
+        let (low, mid, high) = (1 << 64, 5 << 100, 0x80 << 120);
+        assert_eq!(bounds(&[mid, low]), [Some(low), Some(mid)]);
+        assert_eq!(bounds(&[high, high + (1 << 90)]), [Some(high), Some(high + (1 << 90))]);
+        assert_eq!(bounds(&[low, mid, high]), [None, None], "signed, the highest is the lowest");
+        assert_eq!(bounds(&[low, low + (1 << 63)]), [None, None], "the second half has a sign too");
     }
 
     #[test]

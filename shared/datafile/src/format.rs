@@ -152,7 +152,8 @@ impl FileFormat {
 
     fn file(&self, rows: &RecordBatch, path: String, group: Group) -> Result<NewDataFile, DataFileError> {
         let WrittenParquet { bytes, columns, split_offsets } = self.parquet.write(rows)?;
-        let ColumnMetrics { nan_value_counts, lower_bounds, upper_bounds } = self.metrics.measure(rows);
+        let ColumnMetrics { null_value_counts, nan_value_counts, lower_bounds, upper_bounds } =
+            self.metrics.measure(rows);
         let mut entry = DataFileEntry {
             path,
             record_count: rows.num_rows() as u64,
@@ -164,6 +165,7 @@ impl FileFormat {
             null_value_counts: columns
                 .iter()
                 .filter_map(|column| Some((column.field_id, column.nulls?)))
+                .chain(null_value_counts)
                 .collect(),
             nan_value_counts,
             lower_bounds,

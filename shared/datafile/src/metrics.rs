@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use arrow::array::cast::AsArray;
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::compute::nullif;
-use iceberg::spec::{NestedFieldRef, Schema, StructType, Type};
+use iceberg::spec::{NestedFieldRef, PrimitiveType, Schema, StructType, Type};
 use icefall_manifest::{DataFileEntry, SingleValue};
 
 use crate::bounds;
@@ -53,6 +53,8 @@ impl MetricsMode {
 /// What was measured on the rows.
 #[derive(Debug, Default)]
 pub(crate) struct ColumnMetrics {
+    /// Of the columns of which the Parquet file's footer doesn't tell.
+    pub(crate) null_value_counts: BTreeMap<i32, u64>,
     pub(crate) nan_value_counts: BTreeMap<i32, u64>,
     pub(crate) lower_bounds: BTreeMap<i32, SingleValue>,
     pub(crate) upper_bounds: BTreeMap<i32, SingleValue>,
@@ -106,7 +108,7 @@ impl MetricsPlan {
 
     fn measure_field(&self, field: &NestedFieldRef, column: &ArrayRef, metrics: &mut ColumnMetrics) {
         match field.field_type.as_ref() {
-            Type::Primitive(_) => self.measure_leaf(field.id, column, metrics),
+            Type::Primitive(kind) => self.measure_leaf(field.id, kind, column, metrics),
             Type::Struct(inner) => {
                 let Some(structs) = column.as_struct_opt() else { return };
                 for (field, child) in inner.fields().iter().zip(structs.columns()) {
@@ -118,16 +120,22 @@ impl MetricsPlan {
         }
     }
 
-    fn measure_leaf(&self, id: i32, column: &ArrayRef, metrics: &mut ColumnMetrics) {
+    fn measure_leaf(&self, id: i32, kind: &PrimitiveType, column: &ArrayRef, metrics: &mut ColumnMetrics) {
         let length = match self.mode(id) {
             MetricsMode::None => return,
             MetricsMode::Counts => None,
             MetricsMode::Truncate(length) => Some(length),
             MetricsMode::Full => Some(usize::MAX),
         };
+        if *kind == PrimitiveType::Uuid {
+            metrics.null_value_counts.insert(id, column.null_count() as u64);
+        }
         metrics.nan_value_counts.extend(bounds::nans(column).map(|count| (id, count)));
         if let Some(length) = length {
-            let found = bounds::of(column, Some(length));
+            let found = match kind {
+                PrimitiveType::Uuid => bounds::of_uuids(column),
+                _ => bounds::of(column, Some(length)),
+            };
             metrics.lower_bounds.extend(found.lower.map(|value| (id, value)));
             metrics.upper_bounds.extend(found.upper.map(|value| (id, value)));
         }

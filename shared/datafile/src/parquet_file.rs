@@ -10,7 +10,7 @@ use bytes::Bytes;
 use iceberg::spec::Schema;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
-use parquet::basic::{Compression, GzipLevel, ZstdLevel};
+use parquet::basic::{Compression, GzipLevel, LogicalType, ZstdLevel};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::properties::{
     EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterVersion,
@@ -120,7 +120,16 @@ impl ParquetSettings {
         for (field, column) in rows.schema().fields().iter().zip(rows.columns()) {
             builder = without_useless_dictionary(builder, field.name(), column);
         }
-        builder.build()
+        self.without_statistics_of_uuids(builder).build()
+    }
+
+    /// Iceberg's Java reader orders uuids in its own way, and would skip row groups by statistics in Parquet's order.
+    fn without_statistics_of_uuids(&self, builder: WriterPropertiesBuilder) -> WriterPropertiesBuilder {
+        let columns = self.schema.columns().iter();
+        let uuids = columns.filter(|column| column.logical_type_ref() == Some(&LogicalType::Uuid));
+        uuids.fold(builder, |builder, uuid| {
+            builder.set_column_statistics_enabled(uuid.path().clone(), EnabledStatistics::None)
+        })
     }
 }
 

@@ -69,14 +69,6 @@ pub(crate) const COLUMNS: [Column; 14] = [
     }),
 ];
 
-/// The types that came with format version 3.
-pub(crate) const NANOSECONDS: [Column; 2] = [
-    column("a_timestamp_ns", "timestamp_ns", |n| Cell::same(json!(moment(n - 150, &nanos(n))))),
-    column("a_timestamptz_ns", "timestamptz_ns", |n| {
-        Cell::same(json!(format!("{}+00:00", moment(n - 150, &nanos(n)))))
-    }),
-];
-
 /// Types that hold others, and the one that has but two values.
 pub(crate) const NESTED: [Column; 4] = [
     column("a_boolean", "boolean", |n| Cell::same(json!(n % 2 == 0))),
@@ -128,10 +120,6 @@ fn moment(days: i64, fraction: &str) -> String {
 
 fn micros(n: i64) -> String {
     format!("{:06}", 999_000 + n + 1)
-}
-
-fn nanos(n: i64) -> String {
-    format!("{:09}", 999_999_000 + n + 1)
 }
 
 /// Its first byte goes through 0x7f and 0x80, where a signed comparison would turn.
