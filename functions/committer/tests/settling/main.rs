@@ -6,6 +6,7 @@ mod bench;
 
 use std::time::Duration;
 
+use icefall_clock::Clock;
 use icefall_committer::DrainError;
 use icefall_testkit::{Call, Failure, Moment};
 
