@@ -72,10 +72,8 @@ pub(crate) struct Table {
 /// The settings that new environments get.
 #[derive(Clone, Debug)]
 pub(crate) struct SettingsChoice {
-    pub(crate) skip_tombstones: bool,
     pub(crate) ever_skipped: bool,
     pub(crate) ever_kept: bool,
-    pub(crate) max_messages: u64,
     pub(crate) commit_interval_s: u64,
     pub(crate) parsed: Settings,
 }
@@ -92,7 +90,7 @@ impl SettingsChoice {
         let text = text(skip, max_messages, commit_interval_s);
         let parsed = Settings::parse(&text, &Environment::default()).expect("the settings are good");
         let (ever_skipped, ever_kept) = (ever.0 || skip, ever.1 || !skip);
-        Self { skip_tombstones: skip, ever_skipped, ever_kept, max_messages, commit_interval_s, parsed }
+        Self { ever_skipped, ever_kept, commit_interval_s, parsed }
     }
 }
 
