@@ -95,29 +95,30 @@ def test_a_function_that_stays_idle_is_killed_all_the_same():
 
 
 class Scheduled:
-    """A function that notes when its schedules start it."""
+    """A function that notes when its schedule starts it, on a clock that only waiting moves."""
 
-    def __init__(self):
+    def __init__(self, enough):
         self.config = FunctionConfig("committer", Path("bootstrap"))
-        self.ticks = []
+        self.now, self.ticks, self.enough = 0.0, [], enough
+
+    async def sleep(self, seconds):
+        self.now += seconds
 
     def invoke_later(self, payload):
-        self.ticks.append(asyncio.get_running_loop().time())
+        self.ticks.append(self.now)
+        if len(self.ticks) == self.enough:
+            raise asyncio.CancelledError
 
 
-def test_schedules_of_different_phases_start_committers_in_turn():
-    async def ticks():
-        function = Scheduled()
-        begun = asyncio.get_running_loop().time()
-        running = [asyncio.ensure_future(scheduler.run(function, 0.4, phase)) for phase in (0.0, 0.2)]
-        await asyncio.sleep(0.9)
-        for one in running:
-            one.cancel()
-        return [tick - begun for tick in function.ticks]
-
-    found = asyncio.run(ticks())
-    assert len(found) == 5
-    assert all(abs(tick - 0.2 * number) < 0.15 for number, tick in enumerate(found)), found
+def test_schedules_of_different_phases_start_committers_in_turn(monkeypatch):
+    ticks = []
+    for phase in (0.0, 1.0):
+        function = Scheduled(enough=3)
+        monkeypatch.setattr(scheduler.asyncio, "sleep", function.sleep)
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(scheduler.run(function, 2.0, phase))
+        ticks += function.ticks
+    assert ticks == [0.0, 2.0, 4.0, 1.0, 3.0, 5.0]
 
 
 def test_generations_share_all_partitions_out_and_differ():
