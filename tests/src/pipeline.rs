@@ -196,7 +196,7 @@ impl Pipeline {
             r#"
 pipeline = "{name}"
 kafka = {{ cluster = "local" }}
-committer = {{ commit_interval = "100ms", linger = "1s" }}
+committer = {{ commit_interval = "100ms", linger = "1s", hold = "2s" }}
 dead_letters = {{ table = "{namespace}.dead_letters" }}
 
 [catalog]
