@@ -193,9 +193,9 @@ mod tests {
 
     #[test]
     fn transforms_are_taken_of_the_types_that_they_are_made_for() {
-        let check = |text: &str, source: &PrimitiveType| {
+        fn check(text: &str, source: &PrimitiveType) -> Result<(), String> {
             PartitionField::parse(text).expect(text).check_source(Some(source))
-        };
+        }
         for (text, good, bad, named) in [
             (
                 "hour(t)",
