@@ -33,14 +33,16 @@ pub(crate) struct Bounds {
     pub(crate) linger: Duration,
 }
 
-/// Receives until one of the bounds is met. Messages that came before a failing call are returned:
-/// they are hidden from others, so they are worked on now.
+/// Receives until one of the bounds is met, beside the messages that are `held` already. Messages that
+/// came before a failing call are returned: they are hidden from others, so they are worked on now.
 pub(crate) async fn collect(
     queue: &dyn CommitQueue,
     clock: &dyn Clock,
+    held: Vec<Received>,
     bounds: Bounds,
 ) -> Result<Vec<Received>, QueueError> {
     let mut gathered = Gathered { messages: Vec::new(), bytes: 0, last_arrival: clock.now() };
+    gathered.add(held);
     loop {
         let answers = join_all((0..POLLS).map(|_| queue.receive(MESSAGES_PER_POLL, POLL_WAIT))).await;
         let failure = gathered.take(answers, clock.now());
@@ -74,13 +76,17 @@ impl Gathered {
                 Ok(messages) if messages.is_empty() => {}
                 Ok(messages) => {
                     self.last_arrival = now;
-                    self.bytes += messages.iter().map(|message| message.body.len() as u64).sum::<u64>();
-                    self.messages.extend(messages);
+                    self.add(messages);
                 }
                 Err(error) => failure = Some(error),
             }
         }
         failure
+    }
+
+    fn add(&mut self, messages: Vec<Received>) {
+        self.bytes += messages.iter().map(|message| message.body.len() as u64).sum::<u64>();
+        self.messages.extend(messages);
     }
 
     fn is_enough(&self, bounds: Bounds, now: Timestamp) -> bool {

@@ -1,21 +1,23 @@
 //! One invocation: tables ensured, then round after round until the queue is empty or time is up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use icefall_clock::Timestamp;
 use icefall_ledger::{Ledger, LedgerId};
 use icefall_manifest::{Branch, ClusterName, TableName};
-use icefall_queue::{QueueError, Received};
+use icefall_queue::{MessageId, QueueError, Receipt, Received};
 use icefall_settings::{CommitterSettings, Settings};
 use serde::Serialize;
 use thiserror::Error;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::collect::{Bounds, collect};
 use crate::deadline::Deadline;
 use crate::ensure::{Wanted, ensure, wanted};
 use crate::ledger_store::LedgerStore;
 use crate::outbox::{Outboxes, Progress};
+use crate::renewals::Renewals;
+use crate::sweep::Sweep;
 use crate::table::Table;
 use crate::{Ports, round};
 
@@ -35,6 +37,11 @@ pub enum DrainError {
         /// How many messages.
         messages: usize,
     },
+    /// The event comes from a queue, but its messages can't be read.
+    #[error(
+        "the queue's event can't be read ({0}); its messages stay queued: check what invokes this function"
+    )]
+    Event(String),
 }
 
 /// What an invocation did.
@@ -60,6 +67,7 @@ pub struct Committer {
     pub(crate) ports: Ports,
     pub(crate) settings: Settings,
     pub(crate) ledgers: LedgerStore,
+    pub(crate) renewals: Renewals,
     tables: Vec<Wanted>,
 }
 
@@ -70,6 +78,11 @@ pub(crate) struct State {
     /// Ledgers whose outboxes may hold something.
     pub(crate) outboxes: BTreeMap<LedgerId, Ledger>,
     pub(crate) report: Report,
+    /// Messages that the event brought and that are not settled yet.
+    pub(crate) brought: HashMap<Receipt, MessageId>,
+    /// Suspects that are being taken and that are not settled yet.
+    pub(crate) suspects: HashMap<Receipt, MessageId>,
+    pub(crate) sweep: Sweep,
 }
 
 impl Committer {
@@ -77,23 +90,64 @@ impl Committer {
     pub fn new(settings: Settings, ports: Ports) -> Result<Self, iceberg::Error> {
         let tables = wanted(&settings)?;
         let ledgers = LedgerStore::new(ports.ops.clone());
-        Ok(Self { ports, settings, ledgers, tables })
+        Ok(Self { ports, settings, ledgers, renewals: Renewals::default(), tables })
     }
 
     /// Works until the queue has been empty for the linger time, or until the deadline of the
     /// platform is near.
     pub async fn drain(&self, platform_deadline: Timestamp) -> Result<Report, DrainError> {
-        let deadline = Deadline::before(platform_deadline, self.ports.clock.now());
         let mut state = State::default();
-        state.report.failed_tables += self.begin(&mut state, deadline).await;
+        self.work(&mut state, Vec::new(), platform_deadline).await?;
+        self.end(state.report)
+    }
+
+    /// The same for messages that an event source mapping of the queue has received: they are settled
+    /// together with what else is queued. Gives those that must stay queued. The others can be let go,
+    /// and are deleted as well, so that an invocation which fails afterwards brings none of them back.
+    pub async fn drain_with(
+        &self,
+        brought: Vec<Received>,
+        platform_deadline: Timestamp,
+    ) -> Result<Vec<MessageId>, DrainError> {
+        let known = brought.iter().map(|message| (message.receipt.clone(), message.id.clone()));
+        let mut state = State { brought: known.collect(), ..State::default() };
+        self.work(&mut state, brought, platform_deadline).await?;
+        self.tell(state.report);
+        let mut kept: Vec<MessageId> = state.brought.into_values().collect();
+        kept.sort_unstable();
+        Ok(kept)
+    }
+
+    async fn work(
+        &self,
+        state: &mut State,
+        mut brought: Vec<Received>,
+        platform_deadline: Timestamp,
+    ) -> Result<(), QueueError> {
+        let deadline = Deadline::before(platform_deadline, self.ports.clock.now());
+        state.sweep = self.sweep().await;
+        state.report.failed_tables += self.begin(state, deadline).await;
         while deadline.allows_work(self.ports.clock.now()) {
-            let messages = self.gather(deadline).await?;
+            let messages = self.gather(std::mem::take(&mut brought), deadline).await?;
             if messages.is_empty() {
                 break;
             }
-            round::settle(self, &mut state, messages, deadline).await;
+            round::settle(self, state, messages, deadline).await;
         }
-        self.end(state.report)
+        Ok(())
+    }
+
+    async fn sweep(&self) -> Sweep {
+        match self.ports.queue.retention().await {
+            Ok(retention) => Sweep::of(retention),
+            Err(fault) => {
+                warn!(
+                    error = &fault as &dyn std::error::Error,
+                    "how long the queue keeps messages can't be read; taken for SQS's default of 4 days"
+                );
+                Sweep::default()
+            }
+        }
     }
 
     /// The clusters that the settings name.
@@ -113,7 +167,7 @@ impl Committer {
 
     /// Ensures the tables, and delivers what an earlier invocation may have left in their outboxes.
     async fn begin(&self, state: &mut State, deadline: Deadline) -> usize {
-        let (loaded, missing) = ensure(self.ports.catalog.as_ref(), &self.tables).await;
+        let (loaded, missing) = ensure(&self.ports, &self.tables).await;
         for (name, table) in loaded {
             let branch = self.branch(&name);
             if let Ok(table) = Table::open(name, branch, table) {
@@ -137,7 +191,7 @@ impl Committer {
         self.settings.branch(table)
     }
 
-    async fn gather(&self, deadline: Deadline) -> Result<Vec<Received>, QueueError> {
+    async fn gather(&self, held: Vec<Received>, deadline: Deadline) -> Result<Vec<Received>, QueueError> {
         let CommitterSettings { commit_interval, linger, max_messages, max_bytes } = self.settings.committer;
         let now = self.ports.clock.now();
         let bounds = Bounds {
@@ -146,12 +200,16 @@ impl Committer {
             until: deadline.gather_until(now.plus(commit_interval), now),
             linger,
         };
-        collect(self.ports.queue.as_ref(), self.ports.clock.as_ref(), bounds).await
+        collect(self.ports.queue.as_ref(), self.ports.clock.as_ref(), held, bounds).await
+    }
+
+    fn tell(&self, report: Report) {
+        self.ports.metrics.messages_left(report.waiting as u64);
+        info!(?report, "drained");
     }
 
     fn end(&self, report: Report) -> Result<Report, DrainError> {
-        self.ports.metrics.messages_left(report.waiting as u64);
-        info!(?report, "drained");
+        self.tell(report);
         if report.failed_tables == 0 {
             return Ok(report);
         }

@@ -8,21 +8,24 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use icefall_ledger::{Evidence, Free, LedgerId, Round, RoundResult, SnapshotMark, Verdict, Wanted};
+use icefall_ledger::{
+    Evidence, Free, LedgerId, Overruled, Round, RoundResult, SnapshotMark, Verdict, Wanted,
+};
 use icefall_manifest::{BatchManifest, ClusterName, Source};
 use icefall_queue::Receipt;
 
 use crate::Ports;
-use crate::append::{AppendBuilder, FileGroup};
+use crate::append::{AppendBuilder, AppendError, FileGroup};
 use crate::failure::TableFailure;
 use crate::inbox::Delivery;
 use crate::inbox::chain;
 use crate::ledger_store::{LedgerStore, LedgerStoreError};
 use crate::outbox::Progress;
 use crate::quarantine::Reason;
+use crate::renewals::{Renewals, is_stale};
 use crate::table::Table;
-use crate::trim::{TrimError, trim};
-use tracing::info;
+use icefall_rewrite::{RewriteError, Rewriter};
+use tracing::{info, warn};
 
 /// What happens with one delivery once the plan is carried out.
 #[derive(Clone, Debug)]
@@ -33,8 +36,11 @@ pub(crate) enum Fate {
     Committed,
     /// It is put in quarantine, and can go then.
     Quarantine(Reason, String),
-    /// It stays queued, since its source stands still in this table.
-    Waits,
+    /// It stays queued, since its source stands still in this table, and has for that long.
+    Waits {
+        /// Since when, in milliseconds since the epoch.
+        since_ms: u64,
+    },
 }
 
 /// The plan for one table.
@@ -65,6 +71,7 @@ pub(crate) struct Settlement {
 pub(crate) struct Planner<'p> {
     pub(crate) ports: &'p Ports,
     pub(crate) ledgers: &'p LedgerStore,
+    pub(crate) renewals: &'p Renewals,
     pub(crate) clusters: &'p [ClusterName],
     pub(crate) progress: &'p Progress,
     pub(crate) table: &'p Table,
@@ -77,7 +84,7 @@ impl Planner<'_> {
         for (source, deliveries) in by_source(deliveries) {
             let mut open = Vec::new();
             for delivery in deliveries {
-                match unfit(self.table, &delivery.batch, self.clusters) {
+                match unfit(self.table, delivery, self.clusters) {
                     Some((reason, detail)) => plan.fates.push((delivery, Fate::Quarantine(reason, detail))),
                     None => open.push(delivery),
                 }
@@ -102,7 +109,7 @@ impl Planner<'_> {
         let mut round = Round::new(ledger, held).map_err(LedgerStoreError::from)?;
         self.progress.clear(&mut round, &id).map_err(LedgerStoreError::from)?;
         for delivery in deliveries {
-            let fate = self.fate(plan, &mut round, &delivery.batch).await?;
+            let fate = self.fate(plan, &mut round, delivery).await?;
             plan.fates.push((delivery, fate));
         }
         plan.rounds.push(round);
@@ -113,30 +120,68 @@ impl Planner<'_> {
         &self,
         plan: &mut Plan<'a>,
         round: &mut Round,
-        batch: &'a BatchManifest,
+        delivery: &'a Delivery,
     ) -> Result<Fate, TableFailure> {
-        Ok(match round.decide(batch).map_err(LedgerStoreError::from)? {
-            Verdict::Commit => plan.accept(round, Cow::Borrowed(batch))?,
+        let batch = &delivery.batch;
+        Ok(match round.decide_overruled(batch, delivery.overrules()).map_err(LedgerStoreError::from)? {
+            Verdict::Commit => match self.current(batch).await {
+                Ok(current) => plan.accept(round, current, delivery.overrules())?,
+                Err(fault) => damaged(fault)?,
+            },
             Verdict::Duplicate(Evidence::Committed) => Fate::Settled,
             Verdict::Duplicate(Evidence::ThisRound) => Fate::Committed,
             Verdict::Trim(free) => match self.trim(batch, &free).await {
-                Ok(trimmed) => plan.accept(round, Cow::Owned(trimmed))?,
-                Err(fault @ TrimError::Damaged { .. }) => {
-                    Fate::Quarantine(Reason::FileDamaged, chain(&fault))
-                }
-                Err(unavailable) => return Err(unavailable.into()),
+                Ok(trimmed) => plan.accept(round, Cow::Owned(trimmed), delivery.overrules())?,
+                Err(fault) => damaged(fault)?,
             },
             Verdict::Quarantine(reason) => Fate::Quarantine(Reason::AnotherEncoding, reason.to_string()),
             Verdict::Stop(conflict) => {
-                round.stop(conflict, self.ports.clock.now().unix_ms());
-                Fate::Waits
+                let since_ms = self.ports.clock.now().unix_ms();
+                round.stop(conflict, since_ms);
+                Fate::Waits { since_ms }
             }
-            Verdict::Stopped(_) => Fate::Waits,
+            Verdict::Stopped(stop) => Fate::Waits { since_ms: stop.since_ms },
         })
     }
 
-    async fn trim(&self, batch: &BatchManifest, free: &Free) -> Result<BatchManifest, TrimError> {
-        let trimmed = trim(self.ports, self.table, batch, free).await?;
+    /// The batch manifest with files that can be committed: its own, or new ones.
+    async fn current<'a>(&self, batch: &'a BatchManifest) -> Result<Cow<'a, BatchManifest>, RewriteError> {
+        let (metadata, now) = (&self.table.metadata, self.ports.clock.now());
+        if !is_stale(metadata, batch, now) {
+            return Ok(Cow::Borrowed(batch));
+        }
+        if let Some(renewed) = self.renewals.of(metadata, batch, now) {
+            return Ok(Cow::Owned(renewed));
+        }
+        let renewed = self.rewriter().renew(batch, None).await?;
+        self.tell_renewed(batch);
+        self.renewals.keep(batch.id, renewed.clone());
+        Ok(Cow::Owned(renewed))
+    }
+
+    fn rewriter(&self) -> Rewriter<'_> {
+        let Ports { tables, ops, clock, entropy, .. } = self.ports;
+        Rewriter {
+            tables: tables.as_ref(),
+            ops,
+            clock: clock.as_ref(),
+            entropy: entropy.as_ref(),
+            metadata: &self.table.metadata,
+        }
+    }
+
+    fn tell_renewed(&self, batch: &BatchManifest) {
+        self.ports.metrics.batch_renewed(&self.table.name);
+        warn!(table = %self.table.name, batch = %batch.id, made_at_ms = batch.made_at_ms, "its files were written anew: they are old, or of a schema or partition spec that the table has dropped");
+    }
+
+    async fn trim(&self, batch: &BatchManifest, free: &Free) -> Result<BatchManifest, RewriteError> {
+        let trimmed = if is_stale(&self.table.metadata, batch, self.ports.clock.now()) {
+            self.tell_renewed(batch);
+            self.rewriter().renew(batch, Some(free)).await?
+        } else {
+            self.rewriter().trim(batch, free).await?
+        };
         self.ports.metrics.batch_trimmed(&self.table.name);
         info!(table = %self.table.name, batch = %batch.id, free = free.len(), of = batch.record_count(), "trimmed to the records that are not settled yet");
         Ok(trimmed)
@@ -157,7 +202,8 @@ fn by_source(deliveries: &[Delivery]) -> BTreeMap<&Source, Vec<&Delivery>> {
 }
 
 /// Why a batch manifest can't be decided for this table at all.
-fn unfit(table: &Table, batch: &BatchManifest, clusters: &[ClusterName]) -> Option<(Reason, String)> {
+fn unfit(table: &Table, delivery: &Delivery, clusters: &[ClusterName]) -> Option<(Reason, String)> {
+    let batch = &delivery.batch;
     if batch.table_uuid != table.uuid() {
         let detail = format!(
             "its files were written for table {}, the table of that name is {} now",
@@ -170,11 +216,13 @@ fn unfit(table: &Table, batch: &BatchManifest, clusters: &[ClusterName]) -> Opti
         let detail = format!("{path} is outside {}", table.metadata.location());
         return Some((Reason::FileOutside, detail));
     }
-    if let Some(detail) = unknown_schema_or_spec(table, batch) {
-        return Some((Reason::SchemaOrSpecGone, detail));
+    match AppendBuilder::fault(&table.metadata, &group_of(batch)) {
+        // Its files are written anew, with new metrics.
+        None | Some(AppendError::NoSchema(_) | AppendError::NoSpec(_)) => {}
+        Some(fault) => return Some((Reason::BadMetrics, fault.to_string())),
     }
-    if let Some(fault) = AppendBuilder::fault(&table.metadata, &group_of(batch)) {
-        return Some((Reason::BadMetrics, fault.to_string()));
+    if delivery.overrules_reason(Reason::AnotherCluster) {
+        return None;
     }
     let mut named = clusters.to_vec();
     named.push(batch.source.cluster.clone());
@@ -182,19 +230,12 @@ fn unfit(table: &Table, batch: &BatchManifest, clusters: &[ClusterName]) -> Opti
     Some((Reason::AnotherCluster, format!("the table holds this topic as {twin}")))
 }
 
-fn unknown_schema_or_spec(table: &Table, batch: &BatchManifest) -> Option<String> {
-    let (schema, spec) = (batch.schema_id.0, batch.spec_id.0);
-    if batch.files.is_empty() {
-        return None;
+/// What is wrong with a file for good makes its batch manifest a person's business; all else waits.
+fn damaged(fault: RewriteError) -> Result<Fate, TableFailure> {
+    match fault {
+        fault @ RewriteError::Damaged { .. } => Ok(Fate::Quarantine(Reason::FileDamaged, chain(&fault))),
+        unavailable => Err(unavailable.into()),
     }
-    if table.metadata.schema_by_id(schema).is_none() {
-        return Some(format!("the table has no schema {schema} any more"));
-    }
-    table
-        .metadata
-        .partition_spec_by_id(spec)
-        .is_none()
-        .then(|| format!("the table has no partition spec {spec} any more"))
 }
 
 impl<'a> Plan<'a> {
@@ -228,8 +269,13 @@ impl<'a> Plan<'a> {
     }
 
     /// Takes in a batch all of whose records are free.
-    fn accept(&mut self, round: &mut Round, batch: Cow<'a, BatchManifest>) -> Result<Fate, LedgerStoreError> {
-        round.accept(&batch)?;
+    fn accept(
+        &mut self,
+        round: &mut Round,
+        batch: Cow<'a, BatchManifest>,
+        overruled: Overruled,
+    ) -> Result<Fate, LedgerStoreError> {
+        round.accept_overruled(&batch, overruled)?;
         self.accepted.push(batch);
         Ok(Fate::Committed)
     }

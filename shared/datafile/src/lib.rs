@@ -6,6 +6,7 @@
 //! sizes and bounds. Nothing here touches a store: a file is bytes until its caller has put them.
 
 mod bounds;
+mod evolve;
 mod format;
 mod metrics;
 mod parquet_file;
@@ -15,6 +16,7 @@ mod path;
 mod read;
 mod single_value;
 
+pub use evolve::{EvolveError, read_as};
 pub use format::{DataFileError, FileFormat, NewDataFile, UnsupportedTable};
 pub use metrics::MetricsMode;
 pub use read::read;

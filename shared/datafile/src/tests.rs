@@ -15,7 +15,7 @@ use parquet::basic::{LogicalType, Type as Physical};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use proptest::prelude::*;
 
-use crate::{FileFormat, NewDataFile, UnsupportedTable, read, single_value};
+use crate::{FileFormat, NewDataFile, UnsupportedTable, read, read_as, single_value};
 
 const DECIMAL: PrimitiveType = PrimitiveType::Decimal { precision: 20, scale: 2 };
 /// The scalar columns, by the names that their values are made for.
@@ -210,6 +210,7 @@ proptest! {
         for file in &files {
             let expected = take_record_batch(&rows, &UInt32Array::from(file.rows.clone())).expect("rows");
             prop_assert_eq!(&read(file.bytes.clone(), &schema()).expect("a readable file"), &expected);
+            prop_assert_eq!(&read_as(file.bytes.clone(), &schema()).expect("a readable file"), &expected);
             prop_assert_eq!(file.entry.record_count, file.rows.len() as u64);
             prop_assert_eq!(file.entry.file_size_in_bytes, file.bytes.len() as u64);
             prop_assert!(file.rows.is_sorted());

@@ -172,7 +172,8 @@ section! {
     "commit_interval" => commit_interval: String,
     /// An invocation ends when the queue has been empty for this long, 0s to 15m. `5s` when absent.
     "linger" => linger: String,
-    /// The most messages in one round, 1 to 100000. `1000` when absent.
+    /// The most messages in one round, 1 to 100000. `10000` when absent: a commit of 20 s then keeps up with
+    /// hundreds of messages a second.
     "max_messages" => max_messages: i64,
     /// The most bytes of messages in one round, 1 MiB to 1 GiB. `64 MiB` when absent. They are held in
     /// memory.
