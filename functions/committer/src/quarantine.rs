@@ -117,7 +117,7 @@ pub(crate) async fn put_batch_aside(
     delivery: &Delivery,
     detail: &str,
 ) -> Result<(), StoreError> {
-    let Delivery { batch, message } = delivery;
+    let Delivery { batch, message, .. } = delivery;
     let id = &message.id.0;
     let raw = Bytes::from(message.body.clone());
     let blank = QuarantineEntry {

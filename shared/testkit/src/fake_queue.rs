@@ -133,13 +133,19 @@ impl State {
     fn deliver(&mut self, max: usize, now: Timestamp, visibility: Duration) -> Vec<Received> {
         let kept = self.retention.unwrap_or(LONGEST_RETENTION);
         let Self { messages, deliveries, most_receives, shuffle, .. } = self;
-        messages.retain(|message| now.since(message.sent) < kept);
-        let mut visible: Vec<&mut Message> =
-            messages.iter_mut().filter(|message| message.visible_from <= now).collect();
-        if let Some(entropy) = shuffle {
-            visible.sort_by_cached_key(|_| entropy.bits());
-        }
-        let delivered = visible.into_iter().take(max).map(|message| {
+        // Messages stand in the order in which they were sent.
+        let dropped = messages.iter().take_while(|message| now.since(message.sent) >= kept).count();
+        messages.drain(..dropped);
+        let visible = messages.iter_mut().filter(|message| message.visible_from <= now);
+        let visible: Vec<&mut Message> = match shuffle {
+            None => visible.take(max).collect(),
+            Some(entropy) => {
+                let mut all: Vec<_> = visible.collect();
+                all.sort_by_cached_key(|_| entropy.bits());
+                all.into_iter().take(max).collect()
+            }
+        };
+        let delivered = visible.into_iter().map(|message| {
             *deliveries += 1;
             *most_receives = (*most_receives).max(message.receive_count + 1);
             message.deliver(Receipt(format!("receipt-{deliveries}")), now.plus(visibility))

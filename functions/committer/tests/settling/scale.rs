@@ -107,7 +107,7 @@ async fn t32_a_batch_of_3_000_files_comes_by_way_of_the_ops_bucket() {
 /// healthy messages never reaches the limit".
 #[tokio::test]
 async fn t39_a_committer_that_takes_20_s_a_commit_keeps_up_with_200_messages_a_second() {
-    const SECONDS: u64 = 150;
+    const SECONDS: u64 = 90;
     let bench = Bench::of_slow_catalog(Duration::from_secs(20)).await;
     let bodies = bench.light_bodies(i64::try_from(SECONDS).expect("few") * 200).await;
     let (clock, queue) = (Arc::clone(&bench.clock), Arc::clone(&bench.queue));
