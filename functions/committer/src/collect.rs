@@ -35,15 +35,17 @@ pub(crate) struct Bounds {
     pub(crate) linger: Duration,
 }
 
-/// Receives until one of the bounds is met. Messages that came before a failing call are returned:
-/// they are hidden from others, so they are worked on now.
+/// Receives until one of the bounds is met, beside the messages that are `held` already, and holds what comes. Messages that
+/// came before a failing call are returned: they are hidden from others, so they are worked on now.
 pub(crate) async fn collect(
     queue: &dyn CommitQueue,
     clock: &dyn Clock,
     hold: &Hold<'_>,
+    held: Vec<Received>,
     bounds: Bounds,
 ) -> Result<Vec<Received>, QueueError> {
     let mut gathered = Gathered { messages: Vec::new(), bytes: 0, last_arrival: clock.now() };
+    gathered.add(held);
     loop {
         let answers = join_all((0..POLLS).map(|_| queue.receive(MESSAGES_PER_POLL, POLL_WAIT))).await;
         let failure = gathered.take(answers, hold, clock.now());
@@ -79,13 +81,17 @@ impl Gathered {
                 Ok(messages) => {
                     self.last_arrival = now;
                     hold.add(&messages);
-                    self.bytes += messages.iter().map(|message| message.body.len() as u64).sum::<u64>();
-                    self.messages.extend(messages);
+                    self.add(messages);
                 }
                 Err(error) => failure = Some(error),
             }
         }
         failure
+    }
+
+    fn add(&mut self, messages: Vec<Received>) {
+        self.bytes += messages.iter().map(|message| message.body.len() as u64).sum::<u64>();
+        self.messages.extend(messages);
     }
 
     fn is_enough(&self, bounds: Bounds, now: Timestamp) -> bool {

@@ -22,6 +22,7 @@ const WITHOUT_DEADLINE: Duration = Duration::from_mins(1);
 pub(crate) struct Deadline {
     give_up: Timestamp,
     reserve: Duration,
+    platform: Timestamp,
 }
 
 /// Work that was given up at the deadline. What it had sent may still arrive: its outcome is unknown.
@@ -45,7 +46,13 @@ impl Deadline {
         };
         let ending = (left / 10).min(Duration::from_secs(10));
         let reserve = (left / 4).min(Duration::from_mins(1));
-        Self { give_up: now.plus(left.saturating_sub(ending)), reserve }
+        Self { give_up: now.plus(left.saturating_sub(ending)), reserve, platform }
+    }
+
+    /// When the platform ends the invocation.
+    #[must_use]
+    pub(crate) const fn platform(&self) -> Timestamp {
+        self.platform
     }
 
     /// Whether new work may still begin.

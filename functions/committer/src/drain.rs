@@ -1,15 +1,15 @@
 //! One invocation: tables ensured, then round after round until the queue is empty or time is up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use icefall_clock::Timestamp;
 use icefall_ledger::{Ledger, LedgerId};
 use icefall_manifest::{Branch, ClusterName, TableName};
-use icefall_queue::{QueueError, Received};
+use icefall_queue::{MessageId, QueueError, Receipt, Received};
 use icefall_settings::{CommitterSettings, Settings};
 use serde::Serialize;
 use thiserror::Error;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::collect::{Bounds, collect};
 use crate::deadline::Deadline;
@@ -17,6 +17,8 @@ use crate::ensure::{Wanted, ensure, wanted};
 use crate::hold::Hold;
 use crate::ledger_store::LedgerStore;
 use crate::outbox::{Outboxes, Progress};
+use crate::renewals::Renewals;
+use crate::sweep::Sweep;
 use crate::table::Table;
 use crate::{Ports, round};
 
@@ -36,6 +38,11 @@ pub enum DrainError {
         /// How many messages.
         messages: usize,
     },
+    /// The event comes from a queue, but its messages can't be read.
+    #[error(
+        "the queue's event can't be read ({0}); its messages stay queued: check what invokes this function"
+    )]
+    Event(String),
 }
 
 /// What an invocation did.
@@ -61,6 +68,7 @@ pub struct Committer {
     pub(crate) ports: Ports,
     pub(crate) settings: Settings,
     pub(crate) ledgers: LedgerStore,
+    pub(crate) renewals: Renewals,
     tables: Vec<Wanted>,
 }
 
@@ -71,6 +79,11 @@ pub(crate) struct State {
     /// Ledgers whose outboxes may hold something.
     pub(crate) outboxes: BTreeMap<LedgerId, Ledger>,
     pub(crate) report: Report,
+    /// Messages that the event brought and that are not settled yet.
+    pub(crate) brought: HashMap<Receipt, MessageId>,
+    /// Suspects that are being taken and that are not settled yet.
+    pub(crate) suspects: HashMap<Receipt, MessageId>,
+    pub(crate) sweep: Sweep,
 }
 
 impl Committer {
@@ -78,7 +91,7 @@ impl Committer {
     pub fn new(settings: Settings, ports: Ports) -> Result<Self, iceberg::Error> {
         let tables = wanted(&settings)?;
         let ledgers = LedgerStore::new(ports.ops.clone());
-        Ok(Self { ports, settings, ledgers, tables })
+        Ok(Self { ports, settings, ledgers, renewals: Renewals::default(), tables })
     }
 
     /// Works until the queue has been empty for the linger time, or until the deadline of the
@@ -94,33 +107,79 @@ impl Committer {
         platform_deadline: Timestamp,
         after_round: &(dyn Fn() + Sync),
     ) -> Result<Report, DrainError> {
+        let mut state = State::default();
+        self.work(&mut state, Vec::new(), platform_deadline, after_round).await?;
+        self.end(state.report)
+    }
+
+    /// The same for messages that an event source mapping of the queue has received: they are settled
+    /// together with what else is queued. Gives those that must stay queued. The others can be let go,
+    /// and are deleted as well, so that an invocation which fails afterwards brings none of them back.
+    pub async fn drain_with(
+        &self,
+        brought: Vec<Received>,
+        platform_deadline: Timestamp,
+        after_round: &(dyn Fn() + Sync),
+    ) -> Result<Vec<MessageId>, DrainError> {
+        let known = brought.iter().map(|message| (message.receipt.clone(), message.id.clone()));
+        let mut state = State { brought: known.collect(), ..State::default() };
+        self.work(&mut state, brought, platform_deadline, after_round).await?;
+        self.tell(state.report);
+        let mut kept: Vec<MessageId> = state.brought.into_values().collect();
+        kept.sort_unstable();
+        Ok(kept)
+    }
+
+    async fn work(
+        &self,
+        state: &mut State,
+        brought: Vec<Received>,
+        platform_deadline: Timestamp,
+        after_round: &(dyn Fn() + Sync),
+    ) -> Result<(), QueueError> {
         let Ports { queue, clock, .. } = &self.ports;
         let hold = Hold::new(queue.as_ref(), clock.as_ref(), self.settings.committer.hold);
+        hold.add(&brought);
         let deadline = Deadline::before(platform_deadline, clock.now());
-        hold.during(self.rounds(&hold, deadline, after_round)).await
+        hold.during(self.rounds(state, brought, &hold, deadline, after_round)).await
     }
 
     async fn rounds(
         &self,
+        state: &mut State,
+        mut brought: Vec<Received>,
         hold: &Hold<'_>,
         deadline: Deadline,
         after_round: &(dyn Fn() + Sync),
-    ) -> Result<Report, DrainError> {
-        let mut state = State::default();
-        state.report.failed_tables += self.begin(&mut state, deadline).await;
+    ) -> Result<(), QueueError> {
+        state.sweep = self.sweep().await;
+        state.report.failed_tables += self.begin(state, deadline).await;
         while deadline.allows_work(self.ports.clock.now()) {
-            let messages = self.gather(hold, deadline).await?;
+            let messages = self.gather(hold, std::mem::take(&mut brought), deadline).await?;
             if messages.is_empty() {
                 if state.report.rounds == 0 {
-                    round::quiet(self).await;
+                    round::quiet(self, deadline).await;
                 }
                 break;
             }
-            round::settle(self, &mut state, messages, deadline).await;
+            round::settle(self, state, messages, deadline).await;
             hold.release();
             after_round();
         }
-        self.end(state.report)
+        Ok(())
+    }
+
+    async fn sweep(&self) -> Sweep {
+        match self.ports.queue.retention().await {
+            Ok(retention) => Sweep::of(retention),
+            Err(fault) => {
+                warn!(
+                    error = &fault as &dyn std::error::Error,
+                    "how long the queue keeps messages can't be read; taken for SQS's default of 4 days"
+                );
+                Sweep::default()
+            }
+        }
     }
 
     /// The clusters that the settings name.
@@ -140,7 +199,7 @@ impl Committer {
 
     /// Ensures the tables, and delivers what an earlier invocation may have left in their outboxes.
     async fn begin(&self, state: &mut State, deadline: Deadline) -> usize {
-        let (loaded, missing) = ensure(self.ports.catalog.as_ref(), &self.tables).await;
+        let (loaded, missing) = ensure(&self.ports, &self.tables).await;
         for (name, table) in loaded {
             self.ports.metrics.table_metadata_size(&name, table.answer_bytes);
             let branch = self.branch(&name);
@@ -173,7 +232,12 @@ impl Committer {
         self.settings.branch(table)
     }
 
-    async fn gather(&self, hold: &Hold<'_>, deadline: Deadline) -> Result<Vec<Received>, QueueError> {
+    async fn gather(
+        &self,
+        hold: &Hold<'_>,
+        held: Vec<Received>,
+        deadline: Deadline,
+    ) -> Result<Vec<Received>, QueueError> {
         let CommitterSettings { commit_interval, linger, max_messages, max_bytes, .. } =
             self.settings.committer;
         let now = self.ports.clock.now();
@@ -183,12 +247,16 @@ impl Committer {
             until: deadline.gather_until(now.plus(commit_interval), now),
             linger,
         };
-        collect(self.ports.queue.as_ref(), self.ports.clock.as_ref(), hold, bounds).await
+        collect(self.ports.queue.as_ref(), self.ports.clock.as_ref(), hold, held, bounds).await
+    }
+
+    fn tell(&self, report: Report) {
+        self.ports.metrics.messages_left(report.waiting as u64);
+        info!(?report, "drained");
     }
 
     fn end(&self, report: Report) -> Result<Report, DrainError> {
-        self.ports.metrics.messages_left(report.waiting as u64);
-        info!(?report, "drained");
+        self.tell(report);
         if report.failed_tables == 0 {
             return Ok(report);
         }

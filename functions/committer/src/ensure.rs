@@ -6,15 +6,21 @@
 
 use std::collections::BTreeMap;
 
+use futures::StreamExt;
+use futures::stream;
 use iceberg::NamespaceIdent;
 use icefall_catalog::{Catalog, CatalogError, LoadedTable, NewTable, Snapshots};
 use icefall_manifest::TableName;
 use icefall_settings::Settings;
 use tracing::{error, info};
 
+use crate::Ports;
 use crate::dead_letter_table;
 use crate::failure::TableFailure;
 use crate::table::ident;
+
+/// Tables that are looked at side by side.
+const TABLES_AT_ONCE: usize = 8;
 
 /// A table that the catalog has or shall have.
 #[derive(Debug)]
@@ -44,16 +50,17 @@ pub(crate) fn wanted(settings: &Settings) -> Result<Vec<Wanted>, iceberg::Error>
 }
 
 /// Makes sure that the tables are there. Gives those that are, and how many are not.
-pub(crate) async fn ensure(
-    catalog: &dyn Catalog,
-    wanted: &[Wanted],
-) -> (Vec<(TableName, LoadedTable)>, usize) {
+pub(crate) async fn ensure(ports: &Ports, wanted: &[Wanted]) -> (Vec<(TableName, LoadedTable)>, usize) {
     let mut loaded = Vec::new();
     let mut missing = 0;
-    for table in wanted {
-        match ensure_one(catalog, table).await {
+    let catalog = ports.catalog.as_ref();
+    let looks = wanted.iter().map(|table| async move { (table, ensure_one(catalog, table).await) });
+    let mut found = stream::iter(looks).buffered(TABLES_AT_ONCE);
+    while let Some((table, found)) = found.next().await {
+        match found {
             Ok(found) => loaded.push((table.name.clone(), found)),
             Err(failure) => {
+                ports.metrics.table_failed(&table.name);
                 error!(table = %table.name, error = &failure as &dyn std::error::Error, "the table is not there; its records wait");
                 missing += 1;
             }

@@ -3,12 +3,12 @@
 use icefall_catalog::{CatalogError, CommitOutcome, Reason};
 use icefall_ledger::LedgerId;
 use icefall_manifest::NameError;
+use icefall_rewrite::RewriteError;
 use icefall_store::StoreError;
 use thiserror::Error;
 
 use crate::append::AppendError;
 use crate::ledger_store::LedgerStoreError;
-use crate::trim::TrimError;
 
 /// What stands in a table's way.
 #[derive(Debug, Error)]
@@ -42,9 +42,9 @@ pub enum TableFailure {
     /// The snapshot can't be built.
     #[error("the snapshot can't be built")]
     Append(#[from] AppendError),
-    /// A batch manifest can't be trimmed now.
-    #[error("a batch manifest that is settled in part can't be trimmed")]
-    Trim(#[from] TrimError),
+    /// A batch manifest's files can't be written anew now.
+    #[error("a batch manifest can't be written anew, as it must be before it is committed")]
+    Rewrite(#[from] RewriteError),
     /// Quarantine or register can't be written.
     #[error("the ops bucket can't be written")]
     Ops(#[from] StoreError),

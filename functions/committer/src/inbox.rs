@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use icefall_manifest::{BatchManifest, Branch, Message, SpilledBatch, TableName};
+use icefall_ledger::Overruled;
+use icefall_manifest::{BatchManifest, Branch, Message, Release, SpilledBatch, TableName};
 use icefall_queue::{Receipt, Received};
 use icefall_store::StoreError;
 use serde_json::json;
@@ -11,14 +12,33 @@ use tracing::{error, warn};
 
 use crate::Ports;
 use crate::quarantine::{Reason, put_aside};
+use crate::sweep::Sweep;
 
 /// A batch manifest and the message that brought it.
 #[derive(Clone, Debug)]
 pub(crate) struct Delivery {
     /// The batch manifest.
     pub(crate) batch: BatchManifest,
+    /// What a person decided about it, if it stood in quarantine before.
+    pub(crate) release: Option<Release>,
     /// The message as it was received.
     pub(crate) message: Received,
+}
+
+impl Delivery {
+    /// Whether a person overruled this reason for quarantine.
+    pub(crate) fn overrules_reason(&self, reason: Reason) -> bool {
+        self.release.as_ref().is_some_and(|release| release.overruled == reason.name())
+    }
+
+    /// The doubt of the ledger's that a person overruled.
+    pub(crate) fn overrules(&self) -> Overruled {
+        if self.overrules_reason(Reason::AnotherEncoding) {
+            Overruled::OtherEncoding
+        } else {
+            Overruled::Nothing
+        }
+    }
 }
 
 /// What one round has to settle.
@@ -33,19 +53,24 @@ pub(crate) struct Inbox {
 }
 
 /// Opens the messages of a round.
-pub(crate) async fn open(ports: &Ports, messages: Vec<Received>) -> Inbox {
+pub(crate) async fn open(ports: &Ports, messages: Vec<Received>, sweep: Sweep) -> Inbox {
     let mut inbox = Inbox::default();
     for message in messages {
         match read(ports, &message).await {
-            Ok(batch) => {
+            Ok((batch, release)) => {
                 let key = (batch.table.clone(), batch.branch.clone());
-                inbox.tables.entry(key).or_default().push(Delivery { batch, message });
+                inbox.tables.entry(key).or_default().push(Delivery { batch, release, message });
             }
             Err(Unopened::Unreadable(store)) => {
                 warn!(message = %message.id, error = &store as &dyn std::error::Error, "a spilled batch manifest can't be read now; its message stays queued");
-                inbox.waiting += 1;
+                match sweep.due(&message, ports.clock.now()) {
+                    Some(due) => quarantine(ports, &mut inbox, message, due.reason, &chain(&store)).await,
+                    None => inbox.waiting += 1,
+                }
             }
-            Err(Unopened::NoBatch(detail)) => quarantine(ports, &mut inbox, message, &detail).await,
+            Err(Unopened::NoBatch(detail)) => {
+                quarantine(ports, &mut inbox, message, Reason::NoBatchManifest, &detail).await;
+            }
         }
     }
     inbox
@@ -58,15 +83,16 @@ enum Unopened {
     NoBatch(String),
 }
 
-async fn read(ports: &Ports, message: &Received) -> Result<BatchManifest, Unopened> {
+async fn read(ports: &Ports, message: &Received) -> Result<(BatchManifest, Option<Release>), Unopened> {
     match Message::decode(&message.body) {
-        Ok(Message::Batch(batch)) => Ok(*batch),
+        Ok(Message::Batch(batch)) => Ok((*batch, None)),
+        Ok(Message::Released(batch, release)) => Ok((*batch, Some(release))),
         Ok(Message::Spilled(spilled)) => fetch(ports, &spilled).await,
         Err(fault) => Err(Unopened::NoBatch(chain(&fault))),
     }
 }
 
-async fn fetch(ports: &Ports, spilled: &SpilledBatch) -> Result<BatchManifest, Unopened> {
+async fn fetch(ports: &Ports, spilled: &SpilledBatch) -> Result<(BatchManifest, Option<Release>), Unopened> {
     let body = match ports.ops.read(&spilled.key).await {
         Ok(body) => body,
         Err(gone @ StoreError::NotFound { .. }) => {
@@ -76,7 +102,8 @@ async fn fetch(ports: &Ports, spilled: &SpilledBatch) -> Result<BatchManifest, U
     };
     let text = std::str::from_utf8(&body).map_err(|fault| Unopened::NoBatch(fault.to_string()))?;
     match Message::decode(text) {
-        Ok(Message::Batch(batch)) => Ok(*batch),
+        Ok(Message::Batch(batch)) => Ok((*batch, None)),
+        Ok(Message::Released(batch, release)) => Ok((*batch, Some(release))),
         Ok(Message::Spilled(_)) => {
             Err(Unopened::NoBatch("a spilled message points to another pointer".to_owned()))
         }
@@ -84,10 +111,10 @@ async fn fetch(ports: &Ports, spilled: &SpilledBatch) -> Result<BatchManifest, U
     }
 }
 
-async fn quarantine(ports: &Ports, inbox: &mut Inbox, message: Received, detail: &str) {
+async fn quarantine(ports: &Ports, inbox: &mut Inbox, message: Received, reason: Reason, detail: &str) {
     let raw = Bytes::from(message.body.clone());
-    let details = json!({ "error": detail });
-    match put_aside(ports, Reason::NoBatchManifest, &message.id.0, raw, details).await {
+    let details = json!({ "error": detail, "what-to-do": reason.advice() });
+    match put_aside(ports, reason, &message.id.0, raw, details).await {
         Ok(()) => inbox.quarantined.push(message.receipt),
         Err(store) => {
             error!(message = %message.id, error = &store as &dyn std::error::Error, "quarantine can't be written; the message stays queued");

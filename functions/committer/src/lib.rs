@@ -1,8 +1,8 @@
 //! The committer: batch manifests in, one snapshot per table out.
 //!
-//! An invocation drains the queue by itself and works in rounds. A round takes what is queued, groups
-//! it by table, and settles the tables side by side: load, decide by the ledger, write manifests,
-//! commit. Dead letters of all tables follow in one commit of the dead-letter table. A message is let
+//! An invocation, by a schedule or by the queue's own event source mapping, drains the queue by itself and
+//! works in rounds. A round takes what is queued, groups it by table, and settles the tables side by
+//! side: load, decide by the ledger, write manifests, commit. Dead letters of all tables follow in one commit of the dead-letter table. A message is let
 //! go only when each of its records is in the ledger of the table's current metadata, or when it
 //! stands in quarantine; whatever merely fails stays queued.
 //!
@@ -17,6 +17,7 @@ mod drain;
 mod ensure;
 mod failure;
 mod handler;
+mod heartbeat;
 mod hold;
 mod inbox;
 mod ledger_store;
@@ -24,18 +25,19 @@ mod outbox;
 mod plan;
 mod ports;
 mod quarantine;
+mod renewals;
 mod round;
 mod settle;
 mod summary;
+mod suspects;
+mod sweep;
 mod table;
-mod trim;
 
 pub use append::AppendError;
 pub use dead_letter_table::DeadLetterRowsError;
 pub use drain::{Committer, DrainError, Report};
 pub use failure::TableFailure;
-pub use handler::handle;
+pub use handler::{Answer, handle};
 pub use ledger_store::LedgerStoreError;
 pub use outbox::DeliveryError;
 pub use ports::Ports;
-pub use trim::{Damage, TrimError};

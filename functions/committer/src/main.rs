@@ -5,7 +5,7 @@ use icefall_parts::Parts;
 use icefall_settings::Environment;
 use icefall_telemetry::start_logging;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
-use serde::de::IgnoredAny;
+use serde_json::Value;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -16,5 +16,5 @@ async fn main() -> Result<(), Error> {
         Parts::from_environment(&environment, "committer").await?;
     let ports = Ports { catalog, tables, ops, queue, clock, entropy, metrics };
     let committer = &Committer::new(settings, ports)?;
-    run(service_fn(move |event: LambdaEvent<IgnoredAny>| handle(committer, event))).await
+    run(service_fn(move |event: LambdaEvent<Value>| handle(committer, event))).await
 }

@@ -7,7 +7,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use icefall_ledger::{Evidence, Free, LedgerId, Round, RoundResult, SnapshotMark, Verdict, Wanted};
+use icefall_ledger::{
+    Evidence, Free, LedgerId, Overruled, Round, RoundResult, SnapshotMark, Verdict, Wanted,
+};
 use icefall_manifest::{BatchManifest, ClusterName, Source};
 use icefall_queue::Receipt;
 
@@ -19,9 +21,10 @@ use crate::inbox::chain;
 use crate::ledger_store::{LedgerStore, LedgerStoreError};
 use crate::outbox::Progress;
 use crate::quarantine::Reason;
+use crate::renewals::{Renewals, is_stale};
 use crate::table::Table;
-use crate::trim::{TrimError, trim};
-use tracing::info;
+use icefall_rewrite::{RewriteError, Rewriter};
+use tracing::{info, warn};
 
 /// What happens with one delivery once the plan is carried out.
 #[derive(Clone, Debug)]
@@ -36,8 +39,11 @@ pub(crate) enum Fate {
     Repeated,
     /// It is put in quarantine, and can go then.
     Quarantine(Reason, String),
-    /// It stays queued, since its source stands still in this table.
-    Waits,
+    /// It stays queued, since its source stands still in this table, and has for that long.
+    Waits {
+        /// Since when, in milliseconds since the epoch.
+        since_ms: u64,
+    },
 }
 
 /// The plan for one table.
@@ -70,6 +76,7 @@ pub(crate) struct Settlement {
 pub(crate) struct Planner<'p> {
     pub(crate) ports: &'p Ports,
     pub(crate) ledgers: &'p LedgerStore,
+    pub(crate) renewals: &'p Renewals,
     pub(crate) clusters: &'p [ClusterName],
     pub(crate) progress: &'p Progress,
     pub(crate) table: &'p Table,
@@ -83,7 +90,7 @@ impl Planner<'_> {
         for (source, deliveries) in by_source(deliveries) {
             let mut open = Vec::new();
             for delivery in deliveries {
-                match fit(self.table, &delivery.batch, self.clusters) {
+                match fit(self.table, delivery, self.clusters) {
                     Ok(files) => open.push((delivery, files)),
                     Err((reason, detail)) => plan.fates.push((delivery, Fate::Quarantine(reason, detail))),
                 }
@@ -99,7 +106,7 @@ impl Planner<'_> {
         &self,
         plan: &mut Plan<'a>,
         source: &Source,
-        deliveries: Vec<(&'a Delivery, FileGroup)>,
+        deliveries: Vec<(&'a Delivery, Option<FileGroup>)>,
     ) -> Result<(), TableFailure> {
         let ledger = self.table.ledger(source, self.ledgers).await?;
         let wanted = Wanted::of(deliveries.iter().map(|(delivery, _)| &delivery.batch));
@@ -109,7 +116,7 @@ impl Planner<'_> {
         let mut round = Round::new(ledger, held).map_err(LedgerStoreError::from)?;
         self.progress.clear(&mut round, &id).map_err(LedgerStoreError::from)?;
         for (delivery, files) in deliveries {
-            let fate = self.fate(plan, &mut round, &delivery.batch, files).await?;
+            let fate = self.fate(plan, &mut round, delivery, files).await?;
             plan.fates.push((delivery, fate));
         }
         plan.rounds.push(round);
@@ -120,35 +127,89 @@ impl Planner<'_> {
         &self,
         plan: &mut Plan<'a>,
         round: &mut Round,
-        batch: &'a BatchManifest,
-        files: FileGroup,
+        delivery: &'a Delivery,
+        files: Option<FileGroup>,
     ) -> Result<Fate, TableFailure> {
-        Ok(match round.decide(batch).map_err(LedgerStoreError::from)? {
-            Verdict::Commit => plan.accept(round, Cow::Borrowed(batch), files)?,
+        let (batch, overruled) = (&delivery.batch, delivery.overrules());
+        Ok(match round.decide_overruled(batch, overruled).map_err(LedgerStoreError::from)? {
+            Verdict::Commit => match self.current(batch).await {
+                Ok(current) => {
+                    let files = self.files(&current, files)?;
+                    plan.accept(round, current, files, overruled)?;
+                    Fate::Committed
+                }
+                Err(fault) => damaged(fault)?,
+            },
             Verdict::Duplicate(Evidence::Committed) => Fate::Settled,
             Verdict::Duplicate(Evidence::ThisRound) => Fate::Repeated,
             Verdict::Trim(free) => match self.trim(batch, &free).await {
                 Ok(trimmed) => {
                     let files = group_of(self.table, &trimmed)?;
-                    plan.accept(round, Cow::Owned(trimmed), files)?;
+                    plan.accept(round, Cow::Owned(trimmed), files, overruled)?;
                     Fate::Trimmed
                 }
-                Err(fault @ TrimError::Damaged { .. }) => {
-                    Fate::Quarantine(Reason::FileDamaged, chain(&fault))
-                }
-                Err(unavailable) => return Err(unavailable.into()),
+                Err(fault) => damaged(fault)?,
             },
             Verdict::Quarantine(reason) => Fate::Quarantine(Reason::AnotherEncoding, reason.to_string()),
             Verdict::Stop(conflict) => {
-                round.stop(conflict, self.ports.clock.now().unix_ms());
-                Fate::Waits
+                let since_ms = self.ports.clock.now().unix_ms();
+                round.stop(conflict, since_ms);
+                Fate::Waits { since_ms }
             }
-            Verdict::Stopped(_) => Fate::Waits,
+            Verdict::Stopped(stop) => Fate::Waits { since_ms: stop.since_ms },
         })
     }
 
-    async fn trim(&self, batch: &BatchManifest, free: &Free) -> Result<BatchManifest, TrimError> {
-        let trimmed = trim(self.ports, self.table, batch, free).await?;
+    /// The files of what is committed: those that were looked at before, unless they were written anew.
+    fn files(
+        &self,
+        batch: &Cow<'_, BatchManifest>,
+        before: Option<FileGroup>,
+    ) -> Result<FileGroup, AppendError> {
+        match (batch, before) {
+            (Cow::Borrowed(_), Some(files)) => Ok(files),
+            (batch, _) => group_of(self.table, batch),
+        }
+    }
+
+    /// The batch manifest with files that can be committed: its own, or new ones.
+    async fn current<'a>(&self, batch: &'a BatchManifest) -> Result<Cow<'a, BatchManifest>, RewriteError> {
+        let (metadata, now) = (&self.table.metadata, self.ports.clock.now());
+        if !is_stale(metadata, batch, now) {
+            return Ok(Cow::Borrowed(batch));
+        }
+        if let Some(renewed) = self.renewals.of(metadata, batch, now) {
+            return Ok(Cow::Owned(renewed));
+        }
+        let renewed = self.rewriter().renew(batch, None).await?;
+        self.tell_renewed(batch);
+        self.renewals.keep(batch.id, renewed.clone());
+        Ok(Cow::Owned(renewed))
+    }
+
+    fn rewriter(&self) -> Rewriter<'_> {
+        let Ports { tables, ops, clock, entropy, .. } = self.ports;
+        Rewriter {
+            tables: tables.as_ref(),
+            ops,
+            clock: clock.as_ref(),
+            entropy: entropy.as_ref(),
+            metadata: &self.table.metadata,
+        }
+    }
+
+    fn tell_renewed(&self, batch: &BatchManifest) {
+        self.ports.metrics.batch_renewed(&self.table.name);
+        warn!(table = %self.table.name, batch = %batch.id, made_at_ms = batch.made_at_ms, "its files were written anew: they are old, or of a schema or partition spec that the table has dropped");
+    }
+
+    async fn trim(&self, batch: &BatchManifest, free: &Free) -> Result<BatchManifest, RewriteError> {
+        let trimmed = if is_stale(&self.table.metadata, batch, self.ports.clock.now()) {
+            self.tell_renewed(batch);
+            self.rewriter().renew(batch, Some(free)).await?
+        } else {
+            self.rewriter().trim(batch, free).await?
+        };
         info!(table = %self.table.name, batch = %batch.id, free = free.len(), of = batch.record_count(), "trimmed to the records that are not settled yet");
         Ok(trimmed)
     }
@@ -167,12 +228,14 @@ fn by_source(deliveries: &[Delivery]) -> BTreeMap<&Source, Vec<&Delivery>> {
     sources
 }
 
-/// The files of `batch` as the table's own, or why it can't be decided for this table at all.
+/// The files of a batch manifest as the table's own, none if they have to be written anew first; or why it can't
+/// be decided for this table at all.
 fn fit(
     table: &Table,
-    batch: &BatchManifest,
+    delivery: &Delivery,
     clusters: &[ClusterName],
-) -> Result<FileGroup, (Reason, String)> {
+) -> Result<Option<FileGroup>, (Reason, String)> {
+    let batch = &delivery.batch;
     if batch.table_uuid != table.uuid() {
         let detail = format!(
             "its files were written for table {}, the table of that name is {} now",
@@ -185,10 +248,14 @@ fn fit(
         let detail = format!("{path} is outside {}", table.metadata.location());
         return Err((Reason::FileOutside, detail));
     }
-    if let Some(detail) = unknown_schema_or_spec(table, batch) {
-        return Err((Reason::SchemaOrSpecGone, detail));
+    let files = match group_of(table, batch) {
+        Ok(files) => Some(files),
+        Err(AppendError::NoSchema(_) | AppendError::NoSpec(_)) => None,
+        Err(fault) => return Err((Reason::BadMetrics, fault.to_string())),
+    };
+    if delivery.overrules_reason(Reason::AnotherCluster) {
+        return Ok(files);
     }
-    let files = group_of(table, batch).map_err(|fault| (Reason::BadMetrics, fault.to_string()))?;
     let mut named = clusters.to_vec();
     named.push(batch.source.cluster.clone());
     match table.unnamed_twin(&batch.source, &named) {
@@ -197,19 +264,12 @@ fn fit(
     }
 }
 
-fn unknown_schema_or_spec(table: &Table, batch: &BatchManifest) -> Option<String> {
-    let (schema, spec) = (batch.schema_id.0, batch.spec_id.0);
-    if batch.files.is_empty() {
-        return None;
+/// What is wrong with a file for good makes its batch manifest a person's business; all else waits.
+fn damaged(fault: RewriteError) -> Result<Fate, TableFailure> {
+    match fault {
+        fault @ RewriteError::Damaged { .. } => Ok(Fate::Quarantine(Reason::FileDamaged, chain(&fault))),
+        unavailable => Err(unavailable.into()),
     }
-    if table.metadata.schema_by_id(schema).is_none() {
-        return Some(format!("the table has no schema {schema} any more"));
-    }
-    table
-        .metadata
-        .partition_spec_by_id(spec)
-        .is_none()
-        .then(|| format!("the table has no partition spec {spec} any more"))
 }
 
 impl<'a> Plan<'a> {
@@ -256,10 +316,11 @@ impl<'a> Plan<'a> {
         round: &mut Round,
         batch: Cow<'a, BatchManifest>,
         files: FileGroup,
-    ) -> Result<Fate, LedgerStoreError> {
-        round.accept(&batch)?;
+        overruled: Overruled,
+    ) -> Result<(), LedgerStoreError> {
+        round.accept_overruled(&batch, overruled)?;
         self.accepted.push((batch, files));
-        Ok(Fate::Committed)
+        Ok(())
     }
 }
 

@@ -11,7 +11,16 @@ use serde_json::{Value, json};
 use tracing::error;
 
 use crate::Ports;
-use crate::inbox::Delivery;
+use crate::inbox::{Delivery, chain};
+
+/// Whether a message may go to quarantine without copies of its data files.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Copies {
+    /// Only with a copy of each file that is still there: what can't be read now is read later.
+    All,
+    /// Also without: there is no later.
+    WherePossible,
+}
 
 /// Why something is in quarantine.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -22,8 +31,6 @@ pub(crate) enum Reason {
     AnotherTable,
     /// A data file lies outside the table's location.
     FileOutside,
-    /// The table no longer knows the schema or partition spec of the files.
-    SchemaOrSpecGone,
     /// A bound or partition value is no value of its column.
     BadMetrics,
     /// The table holds the topic under another cluster name, which the settings don't know.
@@ -32,6 +39,12 @@ pub(crate) enum Reason {
     AnotherEncoding,
     /// A file that had to be rewritten is gone or damaged.
     FileDamaged,
+    /// It was not settled for so long that the queue would drop it soon.
+    WaitedTooLong,
+    /// Its source has stood still in the table for that long.
+    StoppedTooLong,
+    /// Rounds that held nothing else were not ended by the process that began them.
+    EndedCommitter,
 }
 
 impl Reason {
@@ -41,16 +54,18 @@ impl Reason {
             Self::NoBatchManifest => "no-batch-manifest",
             Self::AnotherTable => "another-table",
             Self::FileOutside => "file-outside-table",
-            Self::SchemaOrSpecGone => "schema-or-spec-gone",
             Self::BadMetrics => "bad-metrics",
             Self::AnotherCluster => "another-cluster",
             Self::AnotherEncoding => "another-encoding",
             Self::FileDamaged => "file-damaged",
+            Self::WaitedTooLong => "waited-too-long",
+            Self::StoppedTooLong => "stopped-too-long",
+            Self::EndedCommitter => "ended-the-committer",
         }
     }
 
     /// What an operator can do about it.
-    const fn advice(self) -> &'static str {
+    pub(crate) const fn advice(self) -> &'static str {
         match self {
             Self::NoBatchManifest => "find out who sends to this queue; nothing of it was committed",
             Self::AnotherTable => {
@@ -60,7 +75,6 @@ impl Reason {
             Self::FileOutside => {
                 "find out who sends to this queue, or whether the table's location was changed"
             }
-            Self::SchemaOrSpecGone => "re-create the trigger from these offsets: they are converted anew",
             Self::BadMetrics => "report it: the writer and the table disagree about a column's type",
             Self::AnotherCluster => "give the cluster its former name in the settings, or name both clusters",
             Self::AnotherEncoding => {
@@ -68,6 +82,13 @@ impl Reason {
                  at these offsets before anything is replayed"
             }
             Self::FileDamaged => "re-create the trigger from these offsets: what is settled is skipped",
+            Self::WaitedTooLong => "put right what kept the table from being settled, then release it",
+            Self::StoppedTooLong => {
+                "decide about the source that stands still in this table, then release it"
+            }
+            Self::EndedCommitter => {
+                "look in the log for how these rounds ended (memory, a panic); once that is put right, release it"
+            }
         }
     }
 }
@@ -92,10 +113,11 @@ pub(crate) async fn put_aside(
 pub(crate) async fn put_batch_aside(
     ports: &Ports,
     reason: Reason,
+    needed: Copies,
     delivery: &Delivery,
     detail: &str,
 ) -> Result<(), StoreError> {
-    let Delivery { batch, message } = delivery;
+    let Delivery { batch, message, .. } = delivery;
     let id = &message.id.0;
     let raw = Bytes::from(message.body.clone());
     let blank = QuarantineEntry {
@@ -107,7 +129,7 @@ pub(crate) async fn put_batch_aside(
     };
     let mut copies = Vec::new();
     for (index, file) in batch.files.iter().enumerate() {
-        copies.push(copy(ports, &blank, index, &file.data_file.path).await?);
+        copies.push(copy(ports, &blank, needed, index, &file.data_file.path).await?);
     }
     put_aside(ports, reason, id, raw, details(batch, reason, detail, &copies)).await
 }
@@ -115,6 +137,7 @@ pub(crate) async fn put_batch_aside(
 async fn copy(
     ports: &Ports,
     entry: &QuarantineEntry<'_>,
+    needed: Copies,
     index: usize,
     path: &str,
 ) -> Result<Value, StoreError> {
@@ -128,6 +151,9 @@ async fn copy(
         }
         Err(StoreError::NotFound { .. }) => {
             Ok(json!({ "file": path, "copy": null, "missing": "the file is gone" }))
+        }
+        Err(error) if needed == Copies::WherePossible => {
+            Ok(json!({ "file": path, "copy": null, "missing": chain(&error) }))
         }
         Err(error) => Err(error),
     }

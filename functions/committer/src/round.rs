@@ -1,53 +1,125 @@
 //! One round: what is queued, settled table by table, side by side.
 //!
-//! The heartbeat is put before anything else and again at the end. In between, nothing that happens
-//! to one table reaches another: each has its own outcome.
+//! A heartbeat is put before anything else and again at the end. In between, nothing that happens
+//! to one table reaches another: each has its own outcome. Messages that an earlier round did not live
+//! to settle are taken after the others, in rounds of their own.
 
+use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream;
 use icefall_clock::Timestamp;
 use icefall_manifest::{Branch, TableName};
 use icefall_queue::{Receipt, Received};
-use icefall_store::Heartbeat;
+use serde_json::json;
 use tracing::{error, warn};
-use uuid::Uuid;
 
 use crate::deadline::Deadline;
 use crate::drain::{Committer, State};
 use crate::failure::TableFailure;
-use crate::inbox::{Delivery, Inbox, open};
+use crate::heartbeat::Watch;
+use crate::inbox::{Delivery, open};
+use crate::quarantine::{Reason, put_aside, put_batch_aside};
 use crate::settle::{Settled, Settler};
+use crate::suspects::Sorted;
 
 /// Tables that are settled at the same time.
 const TABLES_AT_ONCE: usize = 8;
 
-/// Settles `messages`.
+/// Settles `messages`: those that nothing is known against together, suspects after them.
 pub(crate) async fn settle(
     committer: &Committer,
     state: &mut State,
     messages: Vec<Received>,
     deadline: Deadline,
 ) {
-    let round = committer.ports.entropy.uuid_at(committer.ports.clock.now());
-    let ids = messages.iter().map(|message| message.id.0.clone()).collect();
-    state.report.rounds += 1;
     state.report.received += messages.len();
-    beat(committer, round, ids, false).await;
-    let inbox = open(&committer.ports, messages).await;
+    let mut watch = Watch::look(committer).await;
+    let Sorted { others, groups, parked } = watch.suspects.sort(messages);
+    if !parked.is_empty() {
+        park(committer, state, &mut watch, parked, deadline).await;
+    }
+    if !others.is_empty() {
+        let begun = watch.begin(committer, &others, deadline).await;
+        settle_all(committer, state, others, deadline).await;
+        watch.end(committer, begun).await;
+    }
+    for group in groups {
+        if deadline.allows_work(committer.ports.clock.now()) {
+            try_suspects(committer, state, &mut watch, group, deadline).await;
+        } else {
+            state.report.waiting += group.len();
+        }
+    }
+}
+
+/// Settles suspects. Those that are let go are suspects no longer.
+async fn try_suspects(
+    committer: &Committer,
+    state: &mut State,
+    watch: &mut Watch,
+    group: Vec<Received>,
+    deadline: Deadline,
+) {
+    warn!(messages = group.len(), "messages of a round that nobody ended are taken by themselves");
+    state.suspects = group.iter().map(|message| (message.receipt.clone(), message.id.clone())).collect();
+    let ids: Vec<_> = group.iter().map(|message| message.id.clone()).collect();
+    let begun = watch.begin(committer, &group, deadline).await;
+    settle_all(committer, state, group, deadline).await;
+    let left = std::mem::take(&mut state.suspects);
+    let gone = ids.iter().filter(|id| !left.values().any(|left| left == *id));
+    gone.for_each(|id| watch.suspects.forget(id));
+    watch.end(committer, begun).await;
+}
+
+/// Puts messages in quarantine as they came, unopened.
+async fn park(
+    committer: &Committer,
+    state: &mut State,
+    watch: &mut Watch,
+    messages: Vec<Received>,
+    deadline: Deadline,
+) {
+    let begun = watch.begin(committer, &[], deadline).await;
+    for message in messages {
+        let details = json!({
+            "detail": "the committer did not live to end the rounds in which it held this message alone",
+            "rounds": watch.suspects.rounds_alone(&message.id),
+            "what-to-do": Reason::EndedCommitter.advice(),
+        });
+        let raw = Bytes::from(message.body);
+        match put_aside(&committer.ports, Reason::EndedCommitter, &message.id.0, raw, details).await {
+            Ok(()) => {
+                let_go(committer, state, vec![message.receipt]).await;
+                watch.suspects.forget(&message.id);
+            }
+            Err(fault) => {
+                error!(message = %message.id, error = &fault as &dyn std::error::Error, "quarantine can't be written; the message stays queued");
+                state.report.waiting += 1;
+            }
+        }
+    }
+    watch.end(committer, begun).await;
+}
+
+async fn settle_all(committer: &Committer, state: &mut State, messages: Vec<Received>, deadline: Deadline) {
+    state.report.rounds += 1;
+    let inbox = open(&committer.ports, messages, state.sweep).await;
     state.report.waiting += inbox.waiting;
-    count(committer, &inbox);
     let_go(committer, state, inbox.quarantined).await;
     let clusters = committer.clusters();
     let progress = state.progress.clone();
     let settler = Settler {
         ports: &committer.ports,
         ledgers: &committer.ledgers,
+        renewals: &committer.renewals,
         clusters: &clusters,
         progress: &progress,
+        sweep: state.sweep,
         deadline,
     };
     let tables = inbox.tables.iter().map(|((table, branch), deliveries)| {
         let settler = &settler;
+        tell_received(committer, table, deliveries);
         async move { (table, branch, deliveries, settler.settle(table, branch, deliveries).await) }
     });
     // Collected first: a stream that holds the closure itself is not known to be `Send`.
@@ -57,26 +129,24 @@ pub(crate) async fn settle(
         note(committer, state, (table, branch), deliveries, outcome).await;
     }
     deliver(committer, state, deadline).await;
-    beat(committer, round, Vec::new(), true).await;
 }
 
 /// Says what came, and how long it had waited.
-fn count(committer: &Committer, inbox: &Inbox) {
+fn tell_received(committer: &Committer, table: &TableName, deliveries: &[Delivery]) {
     let now = committer.ports.clock.now();
-    for ((table, _), deliveries) in &inbox.tables {
-        for delivery in deliveries {
-            let made = Timestamp::from_unix_ms(delivery.batch.made_at_ms);
-            committer.ports.metrics.batch_received(table, now.since(made));
-        }
+    for delivery in deliveries {
+        let age = now.since(Timestamp::from_unix_ms(delivery.batch.made_at_ms));
+        committer.ports.metrics.batch_received(table, age);
     }
 }
 
 /// A round without messages: nothing to settle, but somebody is there. Without it a pipeline that was quiet for long
 /// would stand still for ever: writers refuse their batches when the heartbeat is old, and without batches there
 /// are no rounds.
-pub(crate) async fn quiet(committer: &Committer) {
-    let round = committer.ports.entropy.uuid_at(committer.ports.clock.now());
-    beat(committer, round, Vec::new(), true).await;
+pub(crate) async fn quiet(committer: &Committer, deadline: Deadline) {
+    let mut watch = Watch::look(committer).await;
+    let begun = watch.begin(committer, &[], deadline).await;
+    watch.end(committer, begun).await;
 }
 
 /// Delivers what waits in outboxes; what can't be delivered stays there, and is counted.
@@ -121,16 +191,40 @@ async fn note(
         Err(failure) => {
             committer.ports.metrics.table_failed(table);
             state.report.failed_tables += 1;
-            state.report.waiting += deliveries.len();
+            let swept = sweep(committer, state, deliveries, &failure).await;
+            state.report.waiting += deliveries.len() - swept.len();
             error!(
                 %table,
                 %branch,
-                messages = deliveries.len(),
+                messages = deliveries.len() - swept.len(),
                 error = &failure as &dyn std::error::Error,
                 "the table was not settled; its messages stay queued"
             );
+            let_go(committer, state, swept).await;
         }
     }
+}
+
+/// Parks those messages of a table that could not be settled which the queue would drop soon.
+async fn sweep(
+    committer: &Committer,
+    state: &State,
+    deliveries: &[Delivery],
+    failure: &TableFailure,
+) -> Vec<Receipt> {
+    let now = committer.ports.clock.now();
+    let mut swept = Vec::new();
+    for delivery in deliveries {
+        let Some(due) = state.sweep.due(&delivery.message, now) else { continue };
+        let detail = crate::inbox::chain(failure);
+        match put_batch_aside(&committer.ports, due.reason, due.copies, delivery, &detail).await {
+            Ok(()) => swept.push(delivery.message.receipt.clone()),
+            Err(fault) => {
+                error!(message = %delivery.message.id, error = &fault as &dyn std::error::Error, "quarantine can't be written; the message stays queued");
+            }
+        }
+    }
+    swept
 }
 
 /// Deletes messages that are settled. One that can't be deleted comes again and is a duplicate.
@@ -139,20 +233,14 @@ async fn let_go(committer: &Committer, state: &mut State, receipts: Vec<Receipt>
         return;
     }
     state.report.settled += receipts.len();
+    for receipt in &receipts {
+        state.brought.remove(receipt);
+        state.suspects.remove(receipt);
+    }
     if let Err(fault) = committer.ports.queue.delete(&receipts).await {
         warn!(
             error = &fault as &dyn std::error::Error,
             "settled messages can't be deleted; they will come again as duplicates"
         );
-    }
-}
-
-/// The heartbeat tells the writers that somebody commits, and an operator what a crash was about. A
-/// round goes on without it: correctness never rests on it.
-async fn beat(committer: &Committer, round: Uuid, holds: Vec<String>, ended: bool) {
-    let started_ms = committer.ports.clock.now().unix_ms();
-    let heartbeat = Heartbeat { round, started_ms, holds, ended };
-    if let Err(fault) = committer.ports.ops.put_heartbeat(&committer.settings.pipeline, &heartbeat).await {
-        warn!(error = &fault as &dyn std::error::Error, "the heartbeat can't be written");
     }
 }

@@ -22,8 +22,10 @@ use crate::inbox::Delivery;
 use crate::ledger_store::{LedgerStore, LedgerStoreError};
 use crate::outbox::Progress;
 use crate::plan::{Fate, Plan, Planner, Settlement};
-use crate::quarantine::put_batch_aside;
+use crate::quarantine::{Copies, put_batch_aside};
+use crate::renewals::Renewals;
 use crate::summary;
+use crate::sweep::Sweep;
 use crate::table::{Table, ident};
 
 /// Attempts at one table in one round. Conflicts are rare, so more than a few in a row mean a table
@@ -52,8 +54,10 @@ pub(crate) struct Settled {
 pub(crate) struct Settler<'a> {
     pub(crate) ports: &'a Ports,
     pub(crate) ledgers: &'a LedgerStore,
+    pub(crate) renewals: &'a Renewals,
     pub(crate) clusters: &'a [ClusterName],
     pub(crate) progress: &'a Progress,
+    pub(crate) sweep: Sweep,
     pub(crate) deadline: Deadline,
 }
 
@@ -107,8 +111,8 @@ impl Settler<'_> {
     ) -> Result<Attempt, TableFailure> {
         let loaded = self.ports.catalog.load_table(&ident(name)?, Snapshots::Refs).await?;
         let table = Table::open(name.clone(), branch.clone(), loaded).map_err(LedgerStoreError::from)?;
-        let Self { ports, ledgers, clusters, progress, .. } = *self;
-        let planner = Planner { ports, ledgers, clusters, progress, table: &table };
+        let Self { ports, ledgers, renewals, clusters, progress, .. } = *self;
+        let planner = Planner { ports, ledgers, renewals, clusters, progress, table: &table };
         let mut plan = planner.plan(deliveries).await?;
         let ids = plan.ledger_ids();
         if !plan.is_changed() {
@@ -185,16 +189,35 @@ impl Settler<'_> {
                 Fate::Settled | Fate::Repeated => self.ports.metrics.duplicate_skipped(&table.name),
                 Fate::Trimmed => self.ports.metrics.batch_trimmed(&table.name),
                 Fate::Committed => {}
-                Fate::Waits => settled.waiting += 1,
+                Fate::Waits { since_ms } => self.wait(&mut settled, delivery, *since_ms).await?,
                 Fate::Quarantine(reason, detail) => {
-                    put_batch_aside(self.ports, *reason, delivery, detail).await?;
+                    put_batch_aside(self.ports, *reason, Copies::All, delivery, detail).await?;
                     settled.receipts.push(delivery.message.receipt.clone());
                 }
             }
+            self.renewals.forget(delivery.batch.id);
         }
         settled.ledgers = table.readable_ledgers();
         settled.ledgers.iter().for_each(|ledger| self.report_stop(table, ledger));
         Ok(settled)
+    }
+
+    /// A message whose source stands still stays queued, or is parked when the queue would drop it soon.
+    async fn wait(
+        &self,
+        settled: &mut Settled,
+        delivery: &Delivery,
+        since_ms: u64,
+    ) -> Result<(), TableFailure> {
+        let now = self.ports.clock.now();
+        let Some(due) = self.sweep.due_in_stop(&delivery.message, since_ms, now) else {
+            settled.waiting += 1;
+            return Ok(());
+        };
+        let detail = "its source stands still in this table, and no operator has decided how to go on";
+        put_batch_aside(self.ports, due.reason, due.copies, delivery, detail).await?;
+        settled.receipts.push(delivery.message.receipt.clone());
+        Ok(())
     }
 
     fn report_stop(&self, table: &Table, ledger: &Ledger) {

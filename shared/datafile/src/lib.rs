@@ -7,6 +7,7 @@
 
 mod bounds;
 mod checksum;
+mod evolve;
 mod format;
 mod metrics;
 mod parquet_file;
@@ -17,9 +18,10 @@ mod read;
 mod single_value;
 mod transform;
 
+pub use evolve::{EvolveError, read_as};
 pub use format::{DataFileError, FileFormat, NewDataFile, UnsupportedTable};
 pub use metrics::MetricsMode;
-pub use read::{read, read_back};
+pub use read::{check_whole, read, read_back};
 
 #[cfg(test)]
 mod tests;

@@ -18,11 +18,17 @@ use crate::format::DataFileError;
 /// Only the very bytes that were written are taken: of others nobody can say which records they hold, and
 /// the Parquet library panics at some of them.
 pub fn read_back(file: Bytes, entry: &DataFileEntry, schema: &Schema) -> Result<RecordBatch, DataFileError> {
-    let (expected, found) = (entry.file_size_in_bytes, file.len() as u64);
-    if found != expected || checksum(&file) != entry.checksum {
-        return Err(DataFileError::Damaged { expected, found });
-    }
+    check_whole(&file, entry)?;
     read(file, schema)
+}
+
+/// Whether these are the very bytes that were written of the file that `entry` describes.
+pub fn check_whole(file: &Bytes, entry: &DataFileEntry) -> Result<(), DataFileError> {
+    let (expected, found) = (entry.file_size_in_bytes, file.len() as u64);
+    if found == expected && checksum(file) == entry.checksum {
+        return Ok(());
+    }
+    Err(DataFileError::Damaged { expected, found })
 }
 
 /// The rows of a file that was written with `schema` and is known to be whole, in their order.

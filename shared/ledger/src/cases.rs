@@ -5,7 +5,9 @@ use icefall_manifest::{Branch, Encoding, Fingerprint, RecordId, TableUuid};
 use uuid::Uuid;
 
 use crate::testing::{World, batch, ledger_id, record, table};
-use crate::{Conflict, Evidence, Incarnation, Ledger, LedgerError, Lookup, Reason, Round, Verdict, Wanted};
+use crate::{
+    Conflict, Evidence, Incarnation, Ledger, LedgerError, Lookup, Overruled, Reason, Round, Verdict, Wanted,
+};
 
 fn records(offsets: impl IntoIterator<Item = i64>, print: u32) -> Vec<RecordId> {
     offsets.into_iter().map(|offset| record(0, offset, print)).collect()
@@ -140,6 +142,29 @@ fn another_encoding_proves_nothing_and_another_record_weighs_more() {
     let reason = Reason::OtherEncoding { record: decoded, held: Encoding::Raw };
     assert_eq!(decide(&mut world, &[decoded, record(0, 1, 1)]), Verdict::Quarantine(reason));
     assert_eq!(decide(&mut world, &[decoded, record(0, 1, 2)]), Verdict::Stop(conflict_at(1, 1, 2)));
+}
+
+#[test]
+fn a_person_who_overrules_the_encoding_overrules_nothing_else() {
+    let mut world = World::new();
+    world.settle(&[batch(&[&records(0..3, 1)], &[])]);
+    let decoded = |offset| RecordId { encoding: Encoding::RegistryJson, ..record(0, offset, 9) };
+    let released = batch(&[&[decoded(0), record(0, 1, 1), decoded(5)]], &[]);
+    let held = world.look_up(std::slice::from_ref(&released));
+    let mut round = world.round(held);
+    let verdict = round.decide_overruled(&released, Overruled::OtherEncoding).expect("it was looked up");
+    let Verdict::Trim(free) = verdict else { panic!("one record is held: {verdict}") };
+    assert_eq!(free.len(), 2);
+    let trimmed = batch(&[&[decoded(0), decoded(5)]], &[]);
+    assert!(round.accept(&trimmed).is_err(), "not without the person's word");
+    round.accept_overruled(&trimmed, Overruled::OtherEncoding).expect("both are free");
+    world.commit(round);
+    assert_eq!(decide(&mut world, &[decoded(0), decoded(5)]), Verdict::Duplicate(Evidence::Committed));
+    assert_eq!(decide(&mut world, &records(0..3, 1)), Verdict::Duplicate(Evidence::Committed));
+    let stopped = batch(&[&[decoded(0), record(0, 1, 2)]], &[]);
+    let held = world.look_up(std::slice::from_ref(&stopped));
+    let verdict = world.round(held).decide_overruled(&stopped, Overruled::OtherEncoding);
+    assert_eq!(verdict, Ok(Verdict::Stop(conflict_at(1, 1, 2))));
 }
 
 #[test]

@@ -56,5 +56,5 @@ pub use round::{Round, RoundResult};
 pub use segment::{Segment, fuzz_object};
 pub use settlements::{Kind, Settled, Settlements};
 pub use tail::Tail;
-pub use verdict::{Conflict, Evidence, Free, Reason, Rows, Verdict};
+pub use verdict::{Conflict, Evidence, Free, Overruled, Reason, Rows, Verdict};
 pub use wanted::Wanted;

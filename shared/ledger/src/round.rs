@@ -11,8 +11,8 @@ use crate::index::{Index, LedgerObject};
 use crate::settlements::find;
 use crate::tail::Tail;
 use crate::{
-    Conflict, EntryNumber, Evidence, Free, Kind, Ledger, LedgerError, LedgerId, ObjectHash, Reason, Rows,
-    Segment, Settled, Settlements, SnapshotMark, Stop, StopReason, Verdict,
+    Conflict, EntryNumber, Evidence, Free, Kind, Ledger, LedgerError, LedgerId, ObjectHash, Overruled,
+    Reason, Rows, Segment, Settled, Settlements, SnapshotMark, Stop, StopReason, Verdict,
 };
 
 /// A round under way.
@@ -71,6 +71,15 @@ impl Round {
 
     /// What is to happen with `batch`. The round is the same afterwards.
     pub fn decide(&self, batch: &BatchManifest) -> Result<Verdict, LedgerError> {
+        self.decide_overruled(batch, Overruled::Nothing)
+    }
+
+    /// The same for a batch that a person released, with the doubt that was overruled.
+    pub fn decide_overruled(
+        &self,
+        batch: &BatchManifest,
+        overruled: Overruled,
+    ) -> Result<Verdict, LedgerError> {
         let LedgerId { table_uuid, branch, source } = &self.ledger.id;
         if (branch, source) != (&batch.branch, &batch.source) {
             let found = LedgerId {
@@ -89,9 +98,10 @@ impl Round {
             return Ok(Verdict::Stopped(stop));
         }
         let mut tally = Tally::default();
-        let files = batch.files.iter().map(|file| self.weigh(&file.records, &mut tally));
+        let files = batch.files.iter().map(|file| self.weigh(&file.records, overruled, &mut tally));
         let files: Vec<Rows> = files.collect::<Result<_, _>>()?;
-        let dead_letters = batch.dead_letters.iter().map(|file| self.weigh(&file.records, &mut tally));
+        let dead_letters =
+            batch.dead_letters.iter().map(|file| self.weigh(&file.records, overruled, &mut tally));
         let dead_letters: Vec<Rows> = dead_letters.collect::<Result<_, _>>()?;
         let dead_letters = dead_letters.into_iter().next().unwrap_or_default();
         Ok(tally.verdict(Free { files, dead_letters }))
@@ -100,7 +110,16 @@ impl Round {
     /// Settles all records of `batch`: one that the verdict was to commit, or the trimmed form of
     /// one. Nothing is settled unless every record is free.
     pub fn accept(&mut self, batch: &BatchManifest) -> Result<(), LedgerError> {
-        let verdict = self.decide(batch)?;
+        self.accept_overruled(batch, Overruled::Nothing)
+    }
+
+    /// The same for a batch that a person released, with the doubt that was overruled.
+    pub fn accept_overruled(
+        &mut self,
+        batch: &BatchManifest,
+        overruled: Overruled,
+    ) -> Result<(), LedgerError> {
+        let verdict = self.decide_overruled(batch, overruled)?;
         if verdict != Verdict::Commit {
             return Err(LedgerError::NotToCommit { batch: batch.id, verdict: Box::new(verdict) });
         }
@@ -156,7 +175,7 @@ impl Round {
     }
 
     /// Which records of `list` are free; the rest is added to `tally`.
-    fn weigh(&self, list: &RecordList, tally: &mut Tally) -> Result<Rows, LedgerError> {
+    fn weigh(&self, list: &RecordList, overruled: Overruled, tally: &mut Tally) -> Result<Rows, LedgerError> {
         let mut rows = Rows::default();
         let mut view: Option<View<'_>> = None;
         for record in list.iter() {
@@ -164,7 +183,7 @@ impl Round {
                 Some(ref view) if view.partition == record.partition => view,
                 _ => view.insert(self.view(record.partition)),
             };
-            let weight = self.weight(view, &record)?;
+            let weight = self.weight(view, overruled, &record)?;
             rows.push(weight == Weight::Free);
             tally.add(weight);
         }
@@ -180,19 +199,30 @@ impl Round {
         }
     }
 
-    fn weight(&self, view: &View<'_>, record: &RecordId) -> Result<Weight, LedgerError> {
+    fn weight(
+        &self,
+        view: &View<'_>,
+        overruled: Overruled,
+        record: &RecordId,
+    ) -> Result<Weight, LedgerError> {
         let fresh = find(view.accepted, record.offset);
         if view.highest.is_none_or(|highest| highest < record.offset) {
-            return Ok(self.compare(&[], fresh, record));
+            return Ok(self.compare(&[], fresh, overruled, record));
         }
         if !self.held.wanted.contains(view.partition, record.offset) {
             return Err(LedgerError::NotLookedUp(*record));
         }
-        Ok(self.compare(view.at(record.offset), fresh, record))
+        Ok(self.compare(view.at(record.offset), fresh, overruled, record))
     }
 
     /// Weighs `record` against all that stands at its offset, in the table and in this round.
-    fn compare(&self, held: &[Standing], fresh: Option<Settled>, record: &RecordId) -> Weight {
+    fn compare(
+        &self,
+        held: &[Standing],
+        fresh: Option<Settled>,
+        overruled: Overruled,
+        record: &RecordId,
+    ) -> Weight {
         if held.iter().any(|standing| is_same(standing.settled, record)) {
             return Weight::Held(Evidence::Committed);
         }
@@ -204,7 +234,8 @@ impl Round {
         if let Some(other) = current.clone().find(|settled| settled.encoding == record.encoding) {
             return Weight::OtherRecord(conflict(record, other));
         }
-        let all = held.iter().map(|standing| standing.settled).chain(fresh);
+        let doubtful = held.iter().filter(|_| overruled != Overruled::OtherEncoding);
+        let all = doubtful.map(|standing| standing.settled).chain(fresh);
         all.map(|settled| settled.encoding)
             .find(|encoding| *encoding != record.encoding)
             .map_or(Weight::Free, |held| {

@@ -133,6 +133,17 @@ impl fmt::Display for Reason {
     }
 }
 
+/// The doubt of the ledger's that a person overruled when they released a batch from quarantine.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Overruled {
+    /// None: it is decided as any other.
+    #[default]
+    Nothing,
+    /// [`Reason::OtherEncoding`]: what is held under another encoding proves nothing, so its records land
+    /// beside that.
+    OtherEncoding,
+}
+
 /// The records of a batch manifest that are free, file by file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Free {

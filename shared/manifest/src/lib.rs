@@ -26,6 +26,6 @@ pub use data_file::{Checksum, DataFileEntry, SingleValue};
 pub use dead_letter::{Blob, DeadLetter, DeadLetterError, Header};
 pub use fingerprint::{Encoding, Fingerprint};
 pub use kafka::{ClusterName, NameError, Offset, Partition, PipelineId, Source, Topic};
-pub use message::{MAX_MESSAGE_BYTES, Message, SpilledBatch};
+pub use message::{MAX_MESSAGE_BYTES, Message, Release, SpilledBatch};
 pub use records::{OffsetRun, RecordId, RecordList, RecordListError};
 pub use table::{Branch, SchemaId, SpecId, TableName, TableUuid};

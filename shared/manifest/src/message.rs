@@ -29,22 +29,36 @@ pub struct SpilledBatch {
     pub offsets: Vec<OffsetRun>,
 }
 
+/// What a person decided about a batch manifest that stood in quarantine.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Release {
+    /// The one reason that is overruled: all others hold as for any batch.
+    pub overruled: String,
+    /// The key of the entry in quarantine.
+    pub entry: String,
+}
+
 /// A message of the commit queue.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Message {
     /// A batch manifest.
     Batch(Box<BatchManifest>),
+    /// One that a person released from quarantine.
+    Released(Box<BatchManifest>, Release),
     /// A pointer to one.
     Spilled(SpilledBatch),
 }
 
-/// Exactly one of the two bodies is there.
+/// Exactly one of the two bodies is there; a release goes with a batch manifest alone.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Envelope {
     format: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     batch: Option<Box<BatchManifest>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    release: Option<Release>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     spilled: Option<SpilledBatch>,
 }
@@ -63,20 +77,22 @@ impl Message {
             return Err(DecodeError::NewerFormat(format));
         }
         let envelope: Envelope = serde_json::from_str(text)?;
-        match (envelope.batch, envelope.spilled) {
-            (Some(batch), None) => check(&batch).map(|()| Self::Batch(batch)),
-            (None, Some(spilled)) => Ok(Self::Spilled(spilled)),
+        match (envelope.batch, envelope.release, envelope.spilled) {
+            (Some(batch), None, None) => check(&batch).map(|()| Self::Batch(batch)),
+            (Some(batch), Some(release), None) => check(&batch).map(|()| Self::Released(batch, release)),
+            (None, None, Some(spilled)) => Ok(Self::Spilled(spilled)),
             _ => Err(DecodeError::OneBody),
         }
     }
 
     /// The message's text.
     pub fn encode(self) -> Result<String, serde_json::Error> {
-        let (batch, spilled) = match self {
-            Self::Batch(batch) => (Some(batch), None),
-            Self::Spilled(spilled) => (None, Some(spilled)),
+        let (batch, release, spilled) = match self {
+            Self::Batch(batch) => (Some(batch), None, None),
+            Self::Released(batch, release) => (Some(batch), Some(release), None),
+            Self::Spilled(spilled) => (None, None, Some(spilled)),
         };
-        serde_json::to_string(&Envelope { format: FORMAT, batch, spilled })
+        serde_json::to_string(&Envelope { format: FORMAT, batch, release, spilled })
     }
 }
 
@@ -149,6 +165,17 @@ mod tests {
         let sent = batch(vec![file(3, 0..3)]);
         let message = decoded(vec![file(3, 0..3)]).expect("it agrees with itself");
         assert_eq!(message, Message::Batch(Box::new(sent)));
+    }
+
+    #[test]
+    fn a_released_batch_manifest_keeps_what_was_overruled() {
+        let release =
+            Release { overruled: "another-cluster".to_owned(), entry: "quarantine/x.json".to_owned() };
+        let sent = Message::Released(Box::new(batch(vec![file(3, 0..3)])), release);
+        let text = sent.clone().encode().expect("it serializes");
+        assert_eq!(Message::decode(&text).expect("it agrees with itself"), sent);
+        let alone = r#"{"format":1,"release":{"overruled":"x","entry":"y"}}"#;
+        assert!(matches!(Message::decode(alone), Err(DecodeError::OneBody)));
     }
 
     #[test]

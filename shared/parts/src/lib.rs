@@ -16,7 +16,7 @@ use icefall_queue::{CommitQueue, SqsConfig, SqsQueue};
 use icefall_settings::{
     CatalogSettings, Environment, HttpUrl, OpsSettings, QueueSettings, Settings, SettingsError, StoreSettings,
 };
-use icefall_store::{ObjectStore, OpsBucket, S3Config, S3Store, StoreError};
+use icefall_store::{ObjectLister, ObjectStore, OpsBucket, S3Config, S3Store, StoreError};
 use icefall_telemetry::Metrics;
 use thiserror::Error;
 
@@ -131,6 +131,11 @@ async fn store(store: &StoreSettings, http: &SharedHttpClient) -> S3Store {
         credentials: store.credentials.provider(&store.region, http).await,
     };
     S3Store::new(config, http.clone())
+}
+
+/// What lists the ops bucket that `settings` name, for operators' tools.
+pub async fn ops_lister(settings: &Settings, http: &SharedHttpClient) -> Arc<dyn ObjectLister> {
+    Arc::new(store(&settings.ops.store, http).await)
 }
 
 async fn ops(bucket: &OpsSettings, http: &SharedHttpClient) -> OpsBucket {

@@ -17,6 +17,8 @@ pub enum Operation {
     Delete,
     /// Hiding messages.
     Hide,
+    /// Reading its attributes.
+    Describe,
 }
 
 impl fmt::Display for Operation {
@@ -26,6 +28,7 @@ impl fmt::Display for Operation {
             Self::Receive => "receive from",
             Self::Delete => "delete from",
             Self::Hide => "hide messages of",
+            Self::Describe => "read the attributes of",
         })
     }
 }

@@ -62,4 +62,7 @@ pub trait CommitQueue: Debug + Send + Sync {
     /// Hides messages for `visibility` from now on, at most 12 hours since they were received; zero gives them back at once.
     /// A message that is no longer held is left alone.
     async fn hide(&self, receipts: &[Receipt], visibility: Duration) -> Result<(), QueueError>;
+
+    /// How long the queue keeps a message before it drops it without a word.
+    async fn retention(&self) -> Result<Duration, QueueError>;
 }

@@ -14,7 +14,7 @@ use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::{BehaviorVersion, Builder, Region};
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::operation::receive_message::ReceiveMessageOutput;
-use aws_sdk_sqs::types::{BatchResultErrorEntry, Message, MessageSystemAttributeName};
+use aws_sdk_sqs::types::{BatchResultErrorEntry, Message, MessageSystemAttributeName, QueueAttributeName};
 use futures::future::join_all;
 use icefall_aws::{CallLimits, Kind, SharedHttpClient, entry_failure, failure};
 
@@ -247,6 +247,17 @@ impl CommitQueue for SqsQueue {
     async fn hide(&self, receipts: &[Receipt], visibility: Duration) -> Result<(), QueueError> {
         let seconds = seconds(visibility);
         self.apply_all(receipts.chunks(MAX_ENTRIES).map(|chunk| Change::Hide(chunk, seconds))).await
+    }
+
+    async fn retention(&self) -> Result<Duration, QueueError> {
+        let name = QueueAttributeName::MessageRetentionPeriod;
+        let request = self.client.get_queue_attributes().queue_url(&self.url).attribute_names(name.clone());
+        let answer = request.send().await.map_err(self.failed(Operation::Describe))?;
+        let seconds = answer.attributes.as_ref().and_then(|held| held.get(&name)?.parse().ok());
+        seconds.map(Duration::from_secs).ok_or_else(|| {
+            let source = "the answer does not say how long messages are kept";
+            self.error(Kind::Unreachable, Operation::Describe, source)
+        })
     }
 }
 

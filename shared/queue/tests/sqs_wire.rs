@@ -155,3 +155,13 @@ async fn every_answer_becomes_what_its_caller_can_act_on() {
         assert_eq!(variant(&error), expected, "{reply:?}: {error:?}");
     }
 }
+
+#[tokio::test]
+async fn how_long_messages_are_kept_is_read_and_not_guessed() {
+    let kept = Reply::json(200, r#"{"Attributes":{"MessageRetentionPeriod":"1209600"}}"#);
+    let (_server, queue) = served([kept, Reply::json(200, "{}")]).await;
+    assert_eq!(queue.retention().await.expect("it says so"), Duration::from_hours(14 * 24));
+    let error = queue.retention().await.expect_err("the second answer says nothing");
+    assert!(matches!(error, QueueError::Unreachable { .. }), "{error:?}");
+    assert!(error.to_string().contains("read the attributes of"), "{error}");
+}

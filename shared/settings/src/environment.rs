@@ -35,6 +35,13 @@ impl Environment {
         Self { variables: variables.collect(), home }
     }
 
+    /// The same with the settings where `place` says, as `ICEFALL_SETTINGS` would.
+    #[must_use]
+    pub fn with_settings(mut self, place: OsString) -> Self {
+        self.variables.insert(SETTINGS.to_owned(), place);
+        self
+    }
+
     /// Where the settings are: what `ICEFALL_SETTINGS` says, or `icefall.toml` beside the binary.
     pub fn location(&self) -> Result<Location, SettingsError> {
         match self.variables.get(SETTINGS) {

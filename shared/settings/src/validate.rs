@@ -228,7 +228,7 @@ impl Check<'_> {
         let linger = self.parsed(Some(linger), &key.child("linger"), span);
         let hold = raw.hold.as_deref().unwrap_or("30s");
         let hold = self.parsed(Some(hold), &key.child("hold"), hold_span);
-        let max_messages = Some(raw.max_messages.unwrap_or(1_000));
+        let max_messages = Some(raw.max_messages.unwrap_or(10_000));
         let max_messages = self.parsed(max_messages, &key.child("max_messages"), message_count);
         let max_bytes = raw.max_bytes.as_deref().unwrap_or("64 MiB");
         let max_bytes = self.parsed(Some(max_bytes), &key.child("max_bytes"), round_size);

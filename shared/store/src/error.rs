@@ -17,6 +17,8 @@ pub enum Operation {
     Get,
     /// Asking for its size.
     Head,
+    /// Listing those that begin like it.
+    List,
 }
 
 impl fmt::Display for Operation {
@@ -25,6 +27,7 @@ impl fmt::Display for Operation {
             Self::Put => "write",
             Self::Get => "read",
             Self::Head => "look up",
+            Self::List => "list",
         })
     }
 }

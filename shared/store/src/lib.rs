@@ -4,6 +4,7 @@
 //! metadata in a table's own location, and its own records in the ops bucket. [`ObjectStore`] is all
 //! that is asked of a store: put, get, a range, a size. There is no list and no delete, on purpose:
 //! table buckets offer neither, and nothing here may depend on them or remove what a ledger names.
+//! ([`ObjectLister`] is for operators' tools, which show what lies in the ops bucket.)
 //!
 //! [`S3Store`] is the port over S3's protocol, [`file_io`] gives the same store to `iceberg`'s
 //! readers and writers, and [`OpsBucket`] knows by name what lies in Icefall's own bucket.
@@ -16,14 +17,19 @@ use bytes::Bytes;
 
 mod error;
 mod file_io;
+mod list;
 mod location;
 mod ops;
 mod s3;
 
 pub use error::{Attempt, Operation, StoreError};
 pub use file_io::file_io;
+pub use list::ObjectLister;
 pub use location::{Location, LocationError};
-pub use ops::{Heartbeat, OpsBucket, QuarantineEntry};
+pub use ops::{
+    Decided, EncloseError, FiledEntry, HEARTBEAT_SLOTS, Heartbeat, OpsBucket, QuarantineDecision,
+    QuarantineEntry, Suspect,
+};
 pub use s3::{S3Config, S3Store};
 
 /// What is known of an object without reading it.

@@ -12,7 +12,8 @@
 //! | `quarantine/<yyyy-mm-dd>/<reason>/<id>.json` | why something could not be decided, with details | both, after its other two objects | operator |
 //! | `quarantine/<yyyy-mm-dd>/<reason>/<id>.raw` | the message or event itself | both | operator |
 //! | `quarantine/<yyyy-mm-dd>/<reason>/<id>/<n>-<file name>` | copies of the data files that it names | committer | operator |
-//! | `heartbeat/<pipeline>.json` | when the committer's round began, and which messages it holds | committer | both |
+//! | `quarantine-decisions/<yyyy-mm-dd>/<reason>/<id>.json` | what a person decided about the entry of that name | operator | operator |
+//! | `heartbeat/<pipeline>.json`, `heartbeat/<pipeline>.<n>.json` | when a committer's round began, and which messages it holds | committer | both |
 //! | `register/<table uuid>/<branch>/<pipeline>/<cluster>/<topic>.json` | that this table has a ledger for this source | committer, before it lets a message go | committer |
 //!
 //! Nothing in here is deleted automatically, by anybody: segments never expire, and whether another
@@ -22,6 +23,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::future::join_all;
 use icefall_manifest::{Branch, PipelineId, Source, TableUuid};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -30,10 +32,14 @@ use uuid::Uuid;
 
 use crate::{Location, ObjectStore, StoreError};
 
+mod desk;
+mod enclose;
 mod heartbeat;
 mod quarantine;
 
-pub use heartbeat::Heartbeat;
+pub use desk::{Decided, FiledEntry, QuarantineDecision};
+pub use enclose::EncloseError;
+pub use heartbeat::{HEARTBEAT_SLOTS, Heartbeat, Suspect};
 pub use quarantine::QuarantineEntry;
 
 /// Icefall's own bucket.
@@ -125,18 +131,26 @@ impl OpsBucket {
         Ok(key)
     }
 
-    /// Says what the committer's present round holds.
+    /// Says in `slot` what a committer's present round holds.
     pub async fn put_heartbeat(
         &self,
         pipeline: &PipelineId,
+        slot: usize,
         heartbeat: &Heartbeat,
     ) -> Result<(), StoreError> {
-        self.put_json(&heartbeat_key(pipeline), heartbeat).await
+        self.put_json(&heartbeat_key(pipeline, slot), heartbeat).await
     }
 
-    /// What the committer's last round said; none has run yet if there is nothing.
+    /// What the committers' last rounds said, slot by slot.
+    pub async fn heartbeats(&self, pipeline: &PipelineId) -> Vec<Result<Option<Heartbeat>, StoreError>> {
+        let read = |slot| async move { self.json(&heartbeat_key(pipeline, slot)).await };
+        join_all((0..HEARTBEAT_SLOTS).map(read)).await
+    }
+
+    /// What the newest round said; none has run yet if there is nothing.
     pub async fn heartbeat(&self, pipeline: &PipelineId) -> Result<Option<Heartbeat>, StoreError> {
-        self.json(&heartbeat_key(pipeline)).await
+        let all = self.heartbeats(pipeline).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+        Ok(all.into_iter().flatten().max_by_key(|heartbeat| heartbeat.started_ms))
     }
 
     /// Makes sure that the register holds this table's ledger; what it holds already stays.
@@ -189,8 +203,12 @@ fn segment_key(hash_hex: &str) -> String {
     format!("segments/{hash_hex}")
 }
 
-fn heartbeat_key(pipeline: &PipelineId) -> String {
-    format!("heartbeat/{pipeline}.json")
+/// A pipeline's id has no dot, so no slot's key is another pipeline's.
+fn heartbeat_key(pipeline: &PipelineId, slot: usize) -> String {
+    match slot {
+        0 => format!("heartbeat/{pipeline}.json"),
+        slot => format!("heartbeat/{pipeline}.{slot}.json"),
+    }
 }
 
 fn register_key(table_uuid: TableUuid, branch: &Branch, source: &Source) -> String {

@@ -21,7 +21,7 @@ use bytes::Bytes;
 use icefall_aws::{CallLimits, Kind, SharedHttpClient, failure};
 
 use crate::error::Source;
-use crate::{Location, ObjectMeta, ObjectStore, Operation, StoreError};
+use crate::{Location, ObjectLister, ObjectMeta, ObjectStore, Operation, StoreError};
 
 /// Where a store is, and who asks.
 #[derive(Clone, Debug)]
@@ -124,6 +124,24 @@ impl ObjectStore for S3Store {
         size.map(|size| ObjectMeta { size }).ok_or_else(|| {
             StoreError::new(Kind::Unreachable, Operation::Head, location, "the answer names no size")
         })
+    }
+}
+
+#[async_trait]
+impl ObjectLister for S3Store {
+    async fn list(&self, prefix: &Location) -> Result<Vec<Location>, StoreError> {
+        let (mut found, mut from) = (Vec::new(), None);
+        loop {
+            let request = self.client.list_objects_v2().bucket(prefix.bucket()).prefix(prefix.key());
+            let answer = request.set_continuation_token(from).send().await;
+            let answer = answer.map_err(failed(Operation::List, prefix))?;
+            let keys = answer.contents.unwrap_or_default().into_iter().filter_map(|object| object.key);
+            found.extend(keys.map(|key| Location::s3(prefix.bucket(), key)));
+            from = answer.next_continuation_token.filter(|_| answer.is_truncated == Some(true));
+            if from.is_none() {
+                return Ok(found);
+            }
+        }
     }
 }
 

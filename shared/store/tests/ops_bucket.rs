@@ -8,7 +8,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use icefall_clock::Timestamp;
 use icefall_manifest::{Branch, Source, TableUuid};
-use icefall_store::{Heartbeat, Location, ObjectStore, Operation, OpsBucket, QuarantineEntry, StoreError};
+use icefall_store::{
+    Heartbeat, Location, ObjectStore, Operation, OpsBucket, QuarantineEntry, StoreError, Suspect,
+};
 use icefall_testkit::{Call, Failure, FakeStore, Faults, FaultyStore, Moment};
 use serde_json::json;
 use uuid::Uuid;
@@ -102,14 +104,35 @@ async fn the_heartbeat_reads_back_and_is_none_before_the_first() {
     let (store, ops) = ops("");
     let pipeline = source().pipeline;
     assert_eq!(ops.heartbeat(&pipeline).await.expect("it reads"), None);
-    let mut beat =
-        Heartbeat { round: Uuid::from_u128(7), started_ms: 5, holds: vec!["m".to_owned()], ended: false };
+    let suspect = Suspect { crowd: 1, alone: [Uuid::from_u128(6)].into(), since_ms: 4 };
+    let mut beat = Heartbeat {
+        round: Uuid::from_u128(7),
+        started_ms: 5,
+        ends_by_ms: 9,
+        holds: vec!["m".to_owned()],
+        ended: false,
+        suspects: [("m".to_owned(), suspect)].into(),
+    };
     for ended in [false, true] {
         beat.ended = ended;
-        ops.put_heartbeat(&pipeline, &beat).await.expect("it stores");
+        ops.put_heartbeat(&pipeline, 0, &beat).await.expect("it stores");
         assert_eq!(ops.heartbeat(&pipeline).await.expect("it reads"), Some(beat.clone()));
     }
     assert_eq!(store.keys("ops", ""), ["heartbeat/demo.json"]);
+    let newer = Heartbeat { started_ms: 6, ..beat.clone() };
+    ops.put_heartbeat(&pipeline, 2, &newer).await.expect("it stores");
+    assert_eq!(
+        ops.heartbeat(&pipeline).await.expect("it reads"),
+        Some(newer),
+        "the newest of all committers"
+    );
+    assert_eq!(store.keys("ops", ""), ["heartbeat/demo.2.json", "heartbeat/demo.json"]);
+
+    let before =
+        br#"{"round":"00000000-0000-0000-0000-000000000007","started_ms":5,"holds":[],"ended":true}"#;
+    let place = Location::s3("ops", "heartbeat/demo.2.json");
+    store.put(&place, Bytes::from_static(before)).await.expect("it stores");
+    assert!(ops.heartbeat(&pipeline).await.is_ok(), "a version before this one wrote it");
 
     let place = Location::s3("ops", "heartbeat/demo.json");
     store.put(&place, Bytes::from_static(b"{}")).await.expect("it stores");

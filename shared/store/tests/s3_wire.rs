@@ -15,7 +15,7 @@ use aws_credential_types::provider::{
 };
 use bytes::Bytes;
 use icefall_aws::{CallLimits, http_client};
-use icefall_store::{Location, ObjectMeta, ObjectStore, S3Config, S3Store, StoreError};
+use icefall_store::{Location, ObjectLister, ObjectMeta, ObjectStore, S3Config, S3Store, StoreError};
 use icefall_testkit::{Reply, ScriptedServer};
 
 const LIMITS: CallLimits = CallLimits {
@@ -232,4 +232,22 @@ async fn an_error_names_the_object_the_answer_and_what_to_do() {
     );
     let source = error.source().expect("the answer").to_string();
     assert_eq!(source, "HTTP 403: AccessDenied: not yours");
+}
+
+#[tokio::test]
+async fn a_listing_goes_on_over_all_pages() {
+    let page = |keys: &[&str], next: &str| {
+        let contents: String =
+            keys.iter().map(|key| format!("<Contents><Key>{key}</Key></Contents>")).collect();
+        Reply::xml(200, &format!("<ListBucketResult>{contents}{next}</ListBucketResult>"))
+    };
+    let more = "<IsTruncated>true</IsTruncated><NextContinuationToken>t/1</NextContinuationToken>";
+    let last = "<IsTruncated>false</IsTruncated>";
+    let (server, store) = served([page(&["q/a", "q/b"], more), page(&["q/c"], last)]).await;
+    let found = store.list(&Location::s3("ops", "q/")).await.expect("it lists");
+    assert_eq!(found, ["q/a", "q/b", "q/c"].map(|key| Location::s3("ops", key)));
+    let requests = server.requests();
+    assert_eq!(requests.len(), 2);
+    assert!(requests[0].line().contains("list-type=2") && requests[0].line().contains("prefix=q%2F"));
+    assert!(requests[1].line().contains("continuation-token=t%2F1"), "{}", requests[1].line());
 }

@@ -92,6 +92,7 @@ metrics! {
     RecordsCommitted: Counter Count by Table = "Records that a snapshot settled, as a row or a dead letter.";
     DuplicateBatches: Counter Count by Table = "Batch manifests all of whose records were settled before. Normal after a retry.";
     TrimmedBatches: Counter Count by Table = "Batch manifests of which some records were settled before.";
+    RenewedBatches: Counter Count by Table = "Batch manifests whose files were written anew before they were committed: they were old, or of a schema or spec that the table has dropped. Alarm: commits do not keep up.";
     SnapshotsCommitted: Counter Count by Table = "Snapshots added.";
     CommitConflicts: Counter Count by Table = "Commits refused because the table had changed. Normal beside compaction; each is built anew.";
     UnknownOutcomes: Counter Count by Table = "Commits without a clear answer, settled by reading the ledger. Alarm when they go on: the catalog is unwell.";
@@ -104,6 +105,7 @@ metrics! {
     LedgerObjectsRead: Counter Count by Table = "Ledger segments and index nodes read from the ops bucket. Grows with old or repeated offsets.";
     OutboxEntriesWaiting: Latest Count by Function = "Dead-letter files of all tables that are not in the dead-letter table yet. Alarm when it stays above zero.";
     DeadLettersCommitted: Counter Count by Function = "Rows added to the dead-letter table.";
+    RoundsUnended: Counter Count by Function = "Rounds that the committer did not live to end. Alarm when it goes on: what they held is taken by itself, and parked in the end.";
     MessagesLeft: Latest Count by Function = "Messages that a round received and left in the queue.";
 }
 

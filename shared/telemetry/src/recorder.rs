@@ -74,6 +74,11 @@ impl Metrics {
         self.of(table, &[(Metric::TrimmedBatches, 1)]);
     }
 
+    /// The files of a batch manifest were written anew before they were committed.
+    pub fn batch_renewed(&self, table: &TableName) {
+        self.of(table, &[(Metric::RenewedBatches, 1)]);
+    }
+
     /// A snapshot was added.
     pub fn snapshot_committed(&self, table: &TableName) {
         self.of(table, &[(Metric::SnapshotsCommitted, 1)]);
@@ -127,6 +132,11 @@ impl Metrics {
     /// `count` rows were added to the dead-letter table.
     pub fn dead_letters_committed(&self, count: u64) {
         self.overall.record(Metric::DeadLettersCommitted, count);
+    }
+
+    /// `count` rounds were begun by a process that did not live to end them.
+    pub fn rounds_unended(&self, count: u64) {
+        self.overall.record(Metric::RoundsUnended, count);
     }
 
     /// The round left so many messages in the queue that it had received.

@@ -1,6 +1,7 @@
 //! A queue in memory with SQS's manners: visibility time-outs, receive counts, and, when a test asks
 //! for it, duplicates and another order.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +13,9 @@ use crate::{FakeClock, SeededEntropy};
 
 /// The largest body that SQS takes.
 const MAX_BYTES: usize = 1024 * 1024;
+
+/// The longest that SQS keeps a message.
+const LONGEST_RETENTION: Duration = Duration::from_hours(14 * 24);
 
 /// A queue in memory. Its time is a [`FakeClock`]'s: waiting for a message moves that.
 #[derive(Debug)]
@@ -26,6 +30,8 @@ struct State {
     messages: Vec<Message>,
     sent: u64,
     deliveries: u64,
+    retention: Option<Duration>,
+    most_receives: u32,
     shuffle: Option<SeededEntropy>,
 }
 
@@ -49,6 +55,17 @@ impl FakeQueue {
     /// From now on messages come in an order that follows from `seed`.
     pub fn shuffle(&self, seed: u64) {
         self.state().shuffle = Some(SeededEntropy::new(seed));
+    }
+
+    /// From now on messages are kept for `retention`, and dropped without a word afterwards.
+    pub fn keep_for(&self, retention: Duration) {
+        self.state().retention = Some(retention);
+    }
+
+    /// The most often that any message was delivered, deleted ones included.
+    #[must_use]
+    pub fn most_receives(&self) -> u32 {
+        self.state().most_receives
     }
 
     /// Makes every message visible at once, held or not: those that are held will be delivered twice.
@@ -114,14 +131,23 @@ impl State {
     }
 
     fn deliver(&mut self, max: usize, now: Timestamp, visibility: Duration) -> Vec<Received> {
-        let Self { messages, deliveries, shuffle, .. } = self;
-        let mut visible: Vec<&mut Message> =
-            messages.iter_mut().filter(|message| message.visible_from <= now).collect();
-        if let Some(entropy) = shuffle {
-            visible.sort_by_cached_key(|_| entropy.bits());
-        }
-        let delivered = visible.into_iter().take(max).map(|message| {
+        let kept = self.retention.unwrap_or(LONGEST_RETENTION);
+        let Self { messages, deliveries, most_receives, shuffle, .. } = self;
+        // Messages stand in the order in which they were sent.
+        let dropped = messages.iter().take_while(|message| now.since(message.sent) >= kept).count();
+        messages.drain(..dropped);
+        let visible = messages.iter_mut().filter(|message| message.visible_from <= now);
+        let visible: Vec<&mut Message> = match shuffle {
+            None => visible.take(max).collect(),
+            Some(entropy) => {
+                let mut all: Vec<_> = visible.collect();
+                all.sort_by_cached_key(|_| entropy.bits());
+                all.into_iter().take(max).collect()
+            }
+        };
+        let delivered = visible.into_iter().map(|message| {
             *deliveries += 1;
+            *most_receives = (*most_receives).max(message.receive_count + 1);
             message.deliver(Receipt(format!("receipt-{deliveries}")), now.plus(visibility))
         });
         delivered.collect()
@@ -178,6 +204,7 @@ impl CommitQueue for FakeQueue {
 
     /// A receipt of an earlier delivery deletes nothing: the message may be in other hands.
     async fn delete(&self, receipts: &[Receipt]) -> Result<(), QueueError> {
+        let receipts: HashSet<&Receipt> = receipts.iter().collect();
         self.state()
             .messages
             .retain(|message| !message.receipt.as_ref().is_some_and(|receipt| receipts.contains(receipt)));
@@ -193,6 +220,10 @@ impl CommitQueue for FakeQueue {
             }
         }
         Ok(())
+    }
+
+    async fn retention(&self) -> Result<Duration, QueueError> {
+        Ok(self.state().retention.unwrap_or(LONGEST_RETENTION))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use icefall_store::{Attempt, Location, ObjectMeta, ObjectStore, Operation, StoreError};
+use icefall_store::{Attempt, Location, ObjectLister, ObjectMeta, ObjectStore, Operation, StoreError};
 
 /// A store in memory. Buckets are there as soon as something lies in them, and never missing.
 #[derive(Debug, Default)]
@@ -98,6 +98,14 @@ impl ObjectStore for FakeStore {
     async fn head(&self, location: &Location) -> Result<ObjectMeta, StoreError> {
         let body = self.read(Operation::Head, location)?;
         Ok(ObjectMeta { size: u64::try_from(body.len()).unwrap_or(u64::MAX) })
+    }
+}
+
+#[async_trait]
+impl ObjectLister for FakeStore {
+    async fn list(&self, prefix: &Location) -> Result<Vec<Location>, StoreError> {
+        let keys = self.keys(prefix.bucket(), prefix.key());
+        Ok(keys.into_iter().map(|key| Location::s3(prefix.bucket(), key)).collect())
     }
 }
 

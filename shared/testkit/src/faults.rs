@@ -81,6 +81,8 @@ pub enum Failure {
 struct Fault {
     /// The kind whose calls are counted; every kind if none.
     call: Option<Call>,
+    /// What the subject must hold: then all such calls fail, whatever their number.
+    subject: Option<String>,
     calls: Range<u64>,
     moment: Moment,
     failure: Failure,
@@ -95,6 +97,8 @@ pub struct Faults {
 #[derive(Debug, Default)]
 struct State {
     plan: Vec<Fault>,
+    deadly: Vec<(Call, String)>,
+    dead: bool,
     counts: HashMap<Call, u64>,
     total: u64,
 }
@@ -113,7 +117,7 @@ impl Faults {
 
     /// These calls of this kind fail.
     pub fn fail(&self, call: Call, calls: Range<u64>, moment: Moment, failure: Failure) {
-        self.state().plan.push(Fault { call: Some(call), calls, moment, failure });
+        self.state().plan.push(Fault { call: Some(call), subject: None, calls, moment, failure });
     }
 
     /// From now on every call of this kind fails and does nothing, until [`Faults::clear`].
@@ -121,16 +125,44 @@ impl Faults {
         self.fail(call, 0..u64::MAX, Moment::Before, failure);
     }
 
+    /// From now on every call of this kind fails and does nothing that is about something whose name holds
+    /// `subject`: a table, an object.
+    pub fn outage_of(&self, call: Call, subject: &str, failure: Failure) {
+        let (subject, moment) = (Some(subject.to_owned()), Moment::Before);
+        self.state().plan.push(Fault { call: Some(call), subject, calls: 0..u64::MAX, moment, failure });
+    }
+
+    /// The process dies as soon as a call of this kind is about something whose name holds `subject`: as
+    /// when a message is such that nobody can handle it. Nothing is done then, until [`Faults::revive`].
+    pub fn deadly(&self, call: Call, subject: &str) {
+        self.state().deadly.push((call, subject.to_owned()));
+    }
+
+    /// Whether the process is dead.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.state().dead
+    }
+
+    /// Another process begins; what was deadly is deadly still.
+    pub fn revive(&self) {
+        self.state().dead = false;
+    }
+
     /// The process dies at the `nth` call of any kind: that one is done or not, and no later call
     /// does anything, until [`Faults::clear`].
     pub fn crash(&self, nth: u64, moment: Moment) {
-        let fault = |calls, moment| Fault { call: None, calls, moment, failure: Failure::Unreachable };
+        let failure = Failure::Unreachable;
+        let fault = |calls, moment| Fault { call: None, subject: None, calls, moment, failure };
         self.state().plan.extend([fault(nth..nth + 1, moment), fault(nth + 1..u64::MAX, Moment::Before)]);
     }
 
     /// Nothing fails from now on. Counting goes on.
     pub fn clear(&self) {
-        self.state().plan.clear();
+        let mut state = self.state();
+        state.plan.clear();
+        state.deadly.clear();
+        state.dead = false;
     }
 
     /// How many calls of this kind there were, failed ones included.
@@ -150,28 +182,35 @@ impl Faults {
     }
 
     /// Counts a call and says how it fails, if it does.
-    fn next(&self, call: Call) -> Option<(Moment, Failure)> {
+    fn next(&self, call: Call, subject: &str) -> Option<(Moment, Failure)> {
         let mut state = self.state();
         state.total += 1;
         let total = state.total;
         let count = state.counts.entry(call).or_default();
         *count += 1;
         let count = *count;
-        let hits = |fault: &&Fault| match fault.call {
-            Some(kind) => kind == call && fault.calls.contains(&count),
-            None => fault.calls.contains(&total),
+        let State { plan, deadly, dead, .. } = &mut *state;
+        *dead |= deadly.iter().any(|(kind, name)| *kind == call && subject.contains(name));
+        if *dead {
+            return Some((Moment::Before, Failure::Unreachable));
+        }
+        let hits = |fault: &&Fault| match (fault.call, &fault.subject) {
+            (Some(kind), Some(name)) => kind == call && subject.contains(name),
+            (Some(kind), None) => kind == call && fault.calls.contains(&count),
+            (None, _) => fault.calls.contains(&total),
         };
-        state.plan.iter().find(hits).map(|fault| (fault.moment, fault.failure))
+        plan.iter().find(hits).map(|fault| (fault.moment, fault.failure))
     }
 
-    /// Does `work`, unless it is to fail. For wrappers of ports.
+    /// Does `work` on `subject`, unless it is to fail. For wrappers of ports.
     pub async fn run<T, E>(
         &self,
         call: Call,
+        subject: &str,
         work: impl Future<Output = Result<T, E>> + Send,
         error: impl FnOnce(Failure) -> E + Send,
     ) -> Result<T, E> {
-        match self.next(call) {
+        match self.next(call, subject) {
             None => work.await,
             Some((Moment::Before, failure)) => Err(error(failure)),
             Some((Moment::After, failure)) => work.await.and_then(|_| Err(error(failure))),
@@ -198,24 +237,27 @@ impl FaultyStore {
 impl ObjectStore for FaultyStore {
     async fn put(&self, location: &Location, body: Bytes) -> Result<(), StoreError> {
         let error = store_error(icefall_store::Operation::Put, location);
-        self.faults.run(Call::Put, self.inner.put(location, body), error).await
+        self.faults.run(Call::Put, location.key(), self.inner.put(location, body), error).await
     }
 
     async fn get(&self, location: &Location) -> Result<Bytes, StoreError> {
         let error = store_error(icefall_store::Operation::Get, location);
-        self.faults.run(Call::Get, self.inner.get(location), error).await
+        self.faults.run(Call::Get, location.key(), self.inner.get(location), error).await
     }
 
     async fn get_range(&self, location: &Location, range: Range<u64>) -> Result<Bytes, StoreError> {
         let error = store_error(icefall_store::Operation::Get, location);
-        self.faults.run(Call::Get, self.inner.get_range(location, range), error).await
+        self.faults.run(Call::Get, location.key(), self.inner.get_range(location, range), error).await
     }
 
     async fn head(&self, location: &Location) -> Result<ObjectMeta, StoreError> {
         let error = store_error(icefall_store::Operation::Head, location);
-        self.faults.run(Call::Head, self.inner.head(location), error).await
+        self.faults.run(Call::Head, location.key(), self.inner.head(location), error).await
     }
 }
+
+/// What calls to the queue are about.
+const QUEUE: &str = "queue";
 
 /// A queue whose calls fail as planned.
 #[derive(Clone, Debug)]
@@ -236,22 +278,27 @@ impl FaultyQueue {
 impl CommitQueue for FaultyQueue {
     async fn send(&self, bodies: &[String]) -> Result<(), QueueError> {
         let error = queue_error(icefall_queue::Operation::Send);
-        self.faults.run(Call::Send, self.inner.send(bodies), error).await
+        self.faults.run(Call::Send, QUEUE, self.inner.send(bodies), error).await
     }
 
     async fn receive(&self, max: usize, wait: Duration) -> Result<Vec<Received>, QueueError> {
         let error = queue_error(icefall_queue::Operation::Receive);
-        self.faults.run(Call::Receive, self.inner.receive(max, wait), error).await
+        self.faults.run(Call::Receive, QUEUE, self.inner.receive(max, wait), error).await
     }
 
     async fn delete(&self, receipts: &[Receipt]) -> Result<(), QueueError> {
         let error = queue_error(icefall_queue::Operation::Delete);
-        self.faults.run(Call::Delete, self.inner.delete(receipts), error).await
+        self.faults.run(Call::Delete, QUEUE, self.inner.delete(receipts), error).await
     }
 
     async fn hide(&self, receipts: &[Receipt], visibility: Duration) -> Result<(), QueueError> {
         let error = queue_error(icefall_queue::Operation::Hide);
-        self.faults.run(Call::Hide, self.inner.hide(receipts, visibility), error).await
+        self.faults.run(Call::Hide, QUEUE, self.inner.hide(receipts, visibility), error).await
+    }
+
+    /// Not counted: nothing is done or lost by it.
+    async fn retention(&self) -> Result<Duration, QueueError> {
+        self.inner.retention().await
     }
 }
 

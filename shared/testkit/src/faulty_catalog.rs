@@ -37,34 +37,44 @@ impl Catalog for FaultyCatalog {
         snapshots: Snapshots,
     ) -> Result<LoadedTable, CatalogError> {
         let error = catalog_error(Operation::LoadTable, table.to_string());
-        self.faults.run(Call::LoadTable, self.inner.load_table(table, snapshots), error).await
+        self.faults
+            .run(Call::LoadTable, &table.to_string(), self.inner.load_table(table, snapshots), error)
+            .await
     }
 
     async fn create_table(&self, table: &TableIdent, new: &NewTable) -> Result<LoadedTable, CatalogError> {
         let error = catalog_error(Operation::CreateTable, table.to_string());
-        self.faults.run(Call::CreateTable, self.inner.create_table(table, new), error).await
+        self.faults
+            .run(Call::CreateTable, &table.to_string(), self.inner.create_table(table, new), error)
+            .await
     }
 
     /// A failure takes the place of any outcome, a refusal too.
     async fn commit(&self, table: &TableIdent, commit: &Commit) -> CommitOutcome {
         let work = async { Ok(self.inner.commit(table, commit).await) };
         let error = |failure| commit_outcome(failure, table.to_string());
-        self.faults.run(Call::Commit, work, error).await.unwrap_or_else(|outcome| outcome)
+        self.faults.run(Call::Commit, &table.to_string(), work, error).await.unwrap_or_else(|outcome| outcome)
     }
 
     async fn create_namespace(&self, namespace: &NamespaceIdent) -> Result<(), CatalogError> {
         let error = catalog_error(Operation::CreateNamespace, namespace.join("."));
-        self.faults.run(Call::CreateNamespace, self.inner.create_namespace(namespace), error).await
+        self.faults
+            .run(Call::CreateNamespace, &namespace.join("."), self.inner.create_namespace(namespace), error)
+            .await
     }
 
     async fn load_namespace(&self, namespace: &NamespaceIdent) -> Result<Namespace, CatalogError> {
         let error = catalog_error(Operation::LoadNamespace, namespace.join("."));
-        self.faults.run(Call::LoadNamespace, self.inner.load_namespace(namespace), error).await
+        self.faults
+            .run(Call::LoadNamespace, &namespace.join("."), self.inner.load_namespace(namespace), error)
+            .await
     }
 
     async fn list_tables(&self, namespace: &NamespaceIdent) -> Result<Vec<TableIdent>, CatalogError> {
         let error = catalog_error(Operation::ListTables, namespace.join("."));
-        self.faults.run(Call::ListTables, self.inner.list_tables(namespace), error).await
+        self.faults
+            .run(Call::ListTables, &namespace.join("."), self.inner.list_tables(namespace), error)
+            .await
     }
 }
 

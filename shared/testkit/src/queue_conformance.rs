@@ -26,6 +26,7 @@ pub async fn queue_conformance(queue: &dyn CommitQueue) {
     hides_what_is_held(queue).await;
     refuses_what_it_cant_carry(queue).await;
     takes_empty_calls(queue).await;
+    assert!(queue.retention().await.expect("retention") >= Duration::from_mins(1), "SQS's least");
     assert_eq!(drain(queue, 10).await, [], "the queue must be empty again");
 }
 

@@ -1,33 +1,36 @@
 //! A committer on fakes, with real Parquet files, and what its tables hold.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::cast::AsArray;
-use arrow::datatypes::{Int32Type, Int64Type};
 use iceberg::spec::TableMetadata;
 use iceberg::{NamespaceIdent, TableIdent, TableUpdate};
 use icefall_catalog::{Catalog, Commit};
 use icefall_clock::{Clock, Timestamp};
-use icefall_committer::{Committer, DrainError, Ports, Report};
+use icefall_committer::{Answer, Committer, DrainError, Ports, Report, handle};
 use icefall_convert::Converter;
-use icefall_datafile::{FileFormat, NewDataFile, read};
+use icefall_datafile::{FileFormat, NewDataFile};
 use icefall_manifest::{
     BatchFile, BatchId, BatchManifest, Blob, Branch, DeadLetter, DeadLetterFile, Encoding, Fingerprint,
-    Message, Offset, Partition, RecordId, RecordList, SchemaId, Source, SpecId, TableUuid,
+    Message, Offset, Partition, RecordId, RecordList, SchemaId, Source, SpecId, SpilledBatch, TableUuid,
 };
 use icefall_queue::CommitQueue;
 use icefall_settings::{Environment, Settings};
-use icefall_store::{Location, ObjectStore, OpsBucket, file_io};
+use icefall_store::{Location, ObjectStore, OpsBucket};
 use icefall_telemetry::Metrics;
 use icefall_testkit::{
     FakeCatalog, FakeClock, FakeQueue, FakeStore, Faults, FaultyCatalog, FaultyQueue, FaultyStore,
     SeededEntropy,
 };
+use lambda_runtime::{Context, LambdaEvent};
+
+use crate::slow_catalog::SlowCatalog;
 
 pub(crate) const TABLE: &str = "analytics.clicks";
-const DEAD_LETTERS: &str = "icefall.dead_letters";
+pub(crate) const DEAD_LETTERS: &str = "icefall.dead_letters";
+/// How long the queue hides what it delivers.
+pub(crate) const VISIBILITY: Duration = Duration::from_mins(5);
 
 const SETTINGS: &str = r#"
 pipeline = "demo"
@@ -36,10 +39,17 @@ store = { region = "us-east-1" }
 ops = { bucket = "ops", region = "us-east-1" }
 queue = { url = "http://127.0.0.1:1/0/q", region = "us-east-1" }
 kafka = { cluster = "local" }
-table = [{ name = "analytics.clicks",DECLARED columns = [
-    { name = "p", type = "int", required = true }, { name = "o", type = "long", required = true } ] }]
-route = [{ topic = "clicks", table = "analytics.clicks" }]
 "#;
+
+/// The settings with these tables declared, and with `more` in each declaration.
+fn settings(tables: &[&str], more: &str) -> String {
+    let columns =
+        r#"[{ name = "p", type = "int", required = true }, { name = "o", type = "long", required = true }]"#;
+    let declared: Vec<_> =
+        tables.iter().map(|table| format!("{{ name = \"{table}\",{more} columns = {columns} }}")).collect();
+    let (table, route) = (declared.join(", "), tables[0]);
+    format!("{SETTINGS}table = [{table}]\nroute = [{{ topic = \"clicks\", table = \"{route}\" }}]\n")
+}
 
 /// A record's place: partition and offset. Every row holds its own.
 pub(crate) type Key = (i32, i64);
@@ -89,18 +99,62 @@ impl Measured {
 }
 
 pub(crate) struct Bench {
+    world: World,
+    committer: Committer,
+}
+
+impl Deref for Bench {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
+}
+
+/// All that outlives a process of the committer.
+pub(crate) struct World {
     pub(crate) clock: Arc<FakeClock>,
     pub(crate) queue: Arc<FakeQueue>,
     pub(crate) catalog_faults: Arc<Faults>,
     pub(crate) queue_faults: Arc<Faults>,
     pub(crate) ops_faults: Arc<Faults>,
+    pub(crate) store_faults: Arc<Faults>,
     pub(crate) catalog: Arc<FakeCatalog>,
     pub(crate) store: Arc<FakeStore>,
-    ops: Arc<FakeStore>,
+    pub(crate) ops: Arc<FakeStore>,
+    pub(crate) metrics: Arc<Metrics>,
     entropy: Arc<SeededEntropy>,
-    metrics: Arc<Metrics>,
     settings: String,
-    committer: Committer,
+    commit_time: Duration,
+}
+
+impl World {
+    fn committer(&self) -> Committer {
+        Committer::new(parsed(&self.settings), self.ports()).expect("a committer")
+    }
+
+    fn ports(&self) -> Ports {
+        let Self { clock, queue, catalog, store, ops, entropy, metrics, .. } = self;
+        let catalog = SlowCatalog {
+            inner: Arc::clone(catalog) as Arc<dyn Catalog>,
+            clock: Arc::clone(clock),
+            commit_time: self.commit_time,
+        };
+        let faulty = |store: &Arc<FakeStore>, faults: &Arc<Faults>| {
+            Arc::new(FaultyStore::new(Arc::clone(store) as Arc<dyn ObjectStore>, Arc::clone(faults)))
+        };
+        let queue =
+            FaultyQueue::new(Arc::clone(queue) as Arc<dyn CommitQueue>, Arc::clone(&self.queue_faults));
+        Ports {
+            catalog: Arc::new(FaultyCatalog::new(Arc::new(catalog), Arc::clone(&self.catalog_faults))),
+            tables: faulty(store, &self.store_faults),
+            ops: OpsBucket::new(faulty(ops, &self.ops_faults), "ops", ""),
+            queue: Arc::new(queue),
+            clock: Arc::clone(clock) as Arc<dyn Clock>,
+            entropy: Arc::clone(entropy) as Arc<dyn icefall_clock::Entropy>,
+            metrics: Arc::clone(metrics),
+        }
+    }
 }
 
 impl Bench {
@@ -108,58 +162,67 @@ impl Bench {
         Self::declared("").await
     }
 
-    /// The same with more in the table's declaration.
+    /// With more in the table's declaration.
     pub(crate) async fn declared(more: &str) -> Self {
-        Self::start([Faults::new(), Faults::new(), Faults::new()], more).await
+        let faults = std::array::from_fn(|_| Faults::new());
+        Self::start(settings(&[TABLE], more), Duration::ZERO, faults).await
+    }
+
+    /// With these tables.
+    pub(crate) async fn of_tables(tables: &[&str]) -> Self {
+        Self::start(settings(tables, ""), Duration::ZERO, std::array::from_fn(|_| Faults::new())).await
+    }
+
+    /// With a catalog that takes that long to commit.
+    pub(crate) async fn of_slow_catalog(commit_time: Duration) -> Self {
+        Self::start(settings(&[TABLE], ""), commit_time, std::array::from_fn(|_| Faults::new())).await
     }
 
     /// All parts count their calls together, so that a crash strikes all of them.
     pub(crate) async fn with_shared_faults() -> Self {
         let faults = Faults::new();
-        Self::start([Arc::clone(&faults), Arc::clone(&faults), faults], "").await
+        Self::start(settings(&[TABLE], ""), Duration::ZERO, std::array::from_fn(|_| Arc::clone(&faults)))
+            .await
     }
 
-    async fn start([catalog_faults, queue_faults, ops_faults]: [Arc<Faults>; 3], more: &str) -> Self {
+    async fn start(settings: String, commit_time: Duration, faults: [Arc<Faults>; 4]) -> Self {
         let clock = Arc::new(FakeClock::default());
-        let queue = Arc::new(FakeQueue::new(Arc::clone(&clock), Duration::from_mins(5)));
+        let queue = Arc::new(FakeQueue::new(Arc::clone(&clock), VISIBILITY));
         let catalog = Arc::new(FakeCatalog::new(Arc::clone(&clock) as Arc<dyn Clock>));
         let (store, ops) = (Arc::new(FakeStore::new()), Arc::new(FakeStore::new()));
         let entropy = Arc::new(SeededEntropy::new(7));
-        let settings = SETTINGS.replace("DECLARED", more);
-        let (committer, metrics) = committer(
-            &settings,
-            &clock,
-            &queue,
-            &catalog,
-            &store,
-            &ops,
-            &entropy,
-            [&catalog_faults, &queue_faults, &ops_faults],
-        );
-        let bench = Self {
+        let [catalog_faults, queue_faults, ops_faults, store_faults] = faults;
+        let metrics = Arc::new(Metrics::new("committer"));
+        let world = World {
             clock,
             queue,
             catalog_faults,
             queue_faults,
             ops_faults,
+            store_faults,
             catalog,
             store,
             ops,
-            entropy,
             metrics,
+            entropy,
             settings,
-            committer,
+            commit_time,
         };
+        let bench = Self { committer: world.committer(), world };
         bench.drain().await.expect("the tables are made");
         bench
     }
 
     /// The same world with a process that remembers nothing.
     pub(crate) fn restarted(self) -> Self {
-        let faults = [&self.catalog_faults, &self.queue_faults, &self.ops_faults];
-        let Self { clock, queue, catalog, store, ops, entropy, settings, .. } = &self;
-        let (committer, metrics) = committer(settings, clock, queue, catalog, store, ops, entropy, faults);
-        Self { committer, metrics, ..self }
+        Self { committer: self.world.committer(), world: self.world }
+    }
+
+    /// What Lambda does with an event.
+    pub(crate) async fn invoke(&self, event: serde_json::Value) -> Result<Answer, DrainError> {
+        let mut context = Context::default();
+        context.deadline = self.clock.now().plus(VISIBILITY).unix_ms();
+        handle(&self.committer, LambdaEvent::new(event, context)).await
     }
 
     pub(crate) async fn drain(&self) -> Result<Report, DrainError> {
@@ -173,15 +236,22 @@ impl Bench {
 
     /// What was measured since it was last asked for.
     pub(crate) fn measured(&self) -> Measured {
-        let mut lines = Vec::new();
-        self.metrics.flush(self.clock.now(), &mut lines).expect("a vector takes all");
-        let lines = String::from_utf8(lines).expect("text");
+        let lines = self.counted();
         Measured(lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect())
     }
 
     /// What a writer would have made of `rows` and `letters`: files put, batch manifest built.
     pub(crate) async fn batch(&self, rows: Vec<RecordId>, letters: Letters) -> BatchManifest {
-        let metadata = self.metadata(TABLE);
+        self.batch_for(TABLE, rows, letters).await
+    }
+
+    pub(crate) async fn batch_for(
+        &self,
+        table: &str,
+        rows: Vec<RecordId>,
+        letters: Letters,
+    ) -> BatchManifest {
+        let metadata = self.metadata(table);
         let table_uuid = TableUuid(metadata.uuid());
         let files = self.files(&metadata, &rows).await;
         let letters = letters.0;
@@ -199,7 +269,7 @@ impl Bench {
             id: BatchId(self.uuid()),
             made_at_ms: self.clock.now().unix_ms(),
             source: source(),
-            table: TABLE.try_into().expect("a table name"),
+            table: table.try_into().expect("a table name"),
             branch: Branch::main(),
             table_uuid,
             schema_id: SchemaId(metadata.current_schema_id()),
@@ -215,14 +285,48 @@ impl Bench {
         self.queue.send(&[body]).await.expect("it sends");
     }
 
-    /// Rows that a reader of the table sees, sorted; doubled ones stand twice.
-    pub(crate) async fn rows(&self) -> Vec<Key> {
-        self.read(TABLE, "p", "o").await
+    /// The same by way of the ops bucket; gives the key that the message points to.
+    pub(crate) async fn send_spilled(&self, batch: &BatchManifest) -> String {
+        let body = Message::Batch(Box::new(batch.clone())).encode().expect("it encodes");
+        let ops = OpsBucket::new(Arc::clone(&self.ops) as Arc<dyn ObjectStore>, "ops", "");
+        let key = ops.put_spill(batch.id.0, body.into()).await.expect("it puts");
+        let spilled = SpilledBatch {
+            key: key.clone(),
+            source: batch.source.clone(),
+            table: batch.table.clone(),
+            table_uuid: batch.table_uuid,
+            offsets: Vec::new(),
+        };
+        let body = Message::Spilled(spilled).encode().expect("it encodes");
+        self.queue.send(&[body]).await.expect("it sends");
+        key
     }
 
-    /// Dead letters that a reader of their table sees.
-    pub(crate) async fn dead_letters(&self) -> Vec<Key> {
-        self.read(DEAD_LETTERS, "partition", "offset").await
+    /// The bodies of `count` messages of one record each, whose files nobody reads: for tests of numbers.
+    pub(crate) async fn light_bodies(&self, count: i64) -> Vec<String> {
+        let model = self.batch(records(0, 0..1), Letters::none()).await;
+        let body = |offset: i64| {
+            let mut batch = model.clone();
+            batch.id = BatchId(self.uuid());
+            batch.files[0].records = records(0, offset..offset + 1).into_iter().collect();
+            batch.files[0].data_file.path = format!("{}-{offset}", model.files[0].data_file.path);
+            Message::Batch(Box::new(batch)).encode().expect("it encodes")
+        };
+        (0..count).map(body).collect()
+    }
+
+    /// The rows that the table's newest snapshot counts.
+    pub(crate) fn total_records(&self) -> i64 {
+        let metadata = self.metadata(TABLE);
+        let head = metadata.current_snapshot().expect("a snapshot");
+        head.summary().additional_properties["total-records"].parse().expect("a number")
+    }
+
+    /// What was counted since the last look.
+    pub(crate) fn counted(&self) -> String {
+        let mut lines = Vec::new();
+        self.metrics.flush(self.clock.now(), &mut lines).expect("memory takes all");
+        String::from_utf8(lines).expect("text")
     }
 
     pub(crate) fn snapshots(&self, table: &str) -> usize {
@@ -284,30 +388,6 @@ impl Bench {
         files
     }
 
-    async fn read(&self, table: &str, partition: &str, offset: &str) -> Vec<Key> {
-        let metadata = self.metadata(table);
-        let Some(snapshot) = metadata.current_snapshot() else { return Vec::new() };
-        let file_io = file_io(Arc::clone(&self.store) as Arc<dyn ObjectStore>);
-        let list =
-            file_io.new_input(snapshot.manifest_list()).expect("a list").read().await.expect("it reads");
-        let list = iceberg::spec::ManifestList::parse_with_version(&list, metadata.format_version());
-        let mut keys = Vec::new();
-        for manifest in list.expect("a manifest list").entries() {
-            let manifest = manifest.load_manifest(&file_io).await.expect("a manifest");
-            for entry in manifest.entries() {
-                let location = Location::parse(entry.file_path()).expect("a location");
-                let bytes = self.store.get(&location).await.expect("it is there");
-                let rows = read(bytes, metadata.current_schema()).expect("a file");
-                let partitions =
-                    rows.column_by_name(partition).expect("a column").as_primitive::<Int32Type>();
-                let offsets = rows.column_by_name(offset).expect("a column").as_primitive::<Int64Type>();
-                keys.extend(partitions.values().iter().copied().zip(offsets.values().iter().copied()));
-            }
-        }
-        keys.sort_unstable();
-        keys
-    }
-
     pub(crate) fn metadata(&self, table: &str) -> Arc<TableMetadata> {
         self.catalog.peek(&ident(table)).expect("the table is there")
     }
@@ -317,31 +397,8 @@ impl Bench {
     }
 }
 
-fn committer(
-    settings: &str,
-    clock: &Arc<FakeClock>,
-    queue: &Arc<FakeQueue>,
-    catalog: &Arc<FakeCatalog>,
-    store: &Arc<FakeStore>,
-    ops: &Arc<FakeStore>,
-    entropy: &Arc<SeededEntropy>,
-    [catalog_faults, queue_faults, ops_faults]: [&Arc<Faults>; 3],
-) -> (Committer, Arc<Metrics>) {
-    let catalog = FaultyCatalog::new(Arc::clone(catalog) as Arc<dyn Catalog>, Arc::clone(catalog_faults));
-    let queue = FaultyQueue::new(Arc::clone(queue) as Arc<dyn CommitQueue>, Arc::clone(queue_faults));
-    let ops = FaultyStore::new(Arc::clone(ops) as Arc<dyn ObjectStore>, Arc::clone(ops_faults));
-    let metrics = Arc::new(Metrics::new("committer"));
-    let ports = Ports {
-        catalog: Arc::new(catalog),
-        tables: Arc::clone(store) as Arc<dyn ObjectStore>,
-        ops: OpsBucket::new(Arc::new(ops), "ops", ""),
-        queue: Arc::new(queue),
-        clock: Arc::clone(clock) as Arc<dyn Clock>,
-        entropy: Arc::clone(entropy) as Arc<dyn icefall_clock::Entropy>,
-        metrics: Arc::clone(&metrics),
-    };
-    let settings = Settings::parse(settings, &Environment::default()).expect("settings");
-    (Committer::new(settings, ports).expect("a committer"), metrics)
+fn parsed(settings: &str) -> Settings {
+    Settings::parse(settings, &Environment::default()).expect("settings")
 }
 
 fn letter(record: &RecordId) -> DeadLetter {
@@ -368,7 +425,7 @@ fn source() -> Source {
     }
 }
 
-fn ident(table: &str) -> TableIdent {
+pub(crate) fn ident(table: &str) -> TableIdent {
     let (namespace, name) = table.split_once('.').expect("a full name");
     TableIdent::new(NamespaceIdent::new(namespace.to_owned()), name.to_owned())
 }

@@ -1,11 +1,17 @@
 //! The committer over fakes: what becomes of batch manifests, whatever happens around them.
 
-#![expect(clippy::expect_used, clippy::indexing_slicing, reason = "tests fail by panicking")]
+#![expect(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests fail by panicking")]
 
+mod age;
 mod bench;
+mod lake;
 mod measures;
 mod merging;
 mod other_engine;
+mod queue_trigger;
+mod scale;
+mod slow_catalog;
+mod suspects;
 
 use std::time::Duration;
 

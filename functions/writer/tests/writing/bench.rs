@@ -10,7 +10,7 @@ use std::time::Duration;
 use arrow::array::{Array, Int64Array};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use iceberg::spec::{NestedField, PrimitiveType, Schema, Type};
+use iceberg::spec::{NestedField, PrimitiveType, Schema, Transform, Type, UnboundPartitionSpec};
 use iceberg::{NamespaceIdent, TableIdent};
 use icefall_catalog::{Catalog, NewTable};
 use icefall_clock::{Clock, Timestamp};
@@ -90,6 +90,14 @@ impl Bench {
         self.catalog.create_table(&ident(name), &new).await.expect("a table");
     }
 
+    /// A table with a partition for each value.
+    pub(crate) async fn create_spread(&self, name: &str) {
+        let mut new = NewTable::new(schema(&["n"]));
+        let spec = UnboundPartitionSpec::builder().add_partition_field(1, "n", Transform::Identity);
+        new.partition_spec = spec.expect("a field").build();
+        self.catalog.create_table(&ident(name), &new).await.expect("a table");
+    }
+
     /// The table gets another column.
     pub(crate) fn grow(&self, name: &str, columns: &[&str]) {
         let metadata = self.catalog.peek(&ident(name)).expect("a table").as_ref().clone();
@@ -104,7 +112,7 @@ impl Bench {
     /// The queued batch manifests, spilled ones read from the ops bucket.
     pub(crate) fn manifests(&self) -> Vec<BatchManifest> {
         let open = |body: String| match Message::decode(&body).expect("a good message") {
-            Message::Batch(batch) => *batch,
+            Message::Batch(batch) | Message::Released(batch, _) => *batch,
             Message::Spilled(spilled) => {
                 let body = self.ops.peek(&Location::s3("ops", spilled.key)).expect("the spilled object");
                 let text = std::str::from_utf8(&body).expect("text");
@@ -140,9 +148,10 @@ impl Bench {
 
     pub(crate) async fn heartbeat(&self, began: Timestamp) {
         let ops = OpsBucket::new(Arc::clone(&self.ops) as Arc<dyn ObjectStore>, "ops", "");
-        let heartbeat =
-            Heartbeat { round: uuid::Uuid::nil(), started_ms: began.unix_ms(), holds: vec![], ended: true };
-        ops.put_heartbeat(&"demo".try_into().expect("a pipeline"), &heartbeat).await.expect("it is stored");
+        let heartbeat = Heartbeat { started_ms: began.unix_ms(), ended: true, ..Heartbeat::default() };
+        ops.put_heartbeat(&"demo".try_into().expect("a pipeline"), 0, &heartbeat)
+            .await
+            .expect("it is stored");
     }
 }
 

@@ -153,3 +153,26 @@ async fn a_batch_manifest_too_large_for_a_message_is_pointed_to() {
     let manifests = bench.manifests();
     assert_eq!(manifests.first().map(|manifest| bench.rows(manifest).len()), Some(150_000));
 }
+
+/// T32: "batch that makes 3,000 files; 7 MB of manifest: body goes to S3, queue carries a pointer; never
+/// refused, never truncated".
+#[tokio::test]
+async fn t32_a_batch_that_makes_3_000_files_is_pointed_to() {
+    let bench = Bench::with(&bench::SETTINGS.replace("shop.lost", "shop.spread")).await;
+    bench.create_spread("spread").await;
+    let value = |n: i64| format!(r#"{{"n":{n}}}"#);
+    let records: Vec<_> = (0..3_000).map(|n| record("lost", 0, n, Some(&value(n)))).collect();
+    let report = bench.write(&event(&records)).await.expect("all is well");
+    assert_eq!((report.rows, report.files, report.batches), (3_000, 3_000, 1));
+    let bodies = bench.queue.bodies();
+    assert!(
+        bodies.len() == 1 && bodies.iter().all(|body| body.len() < 20_000 && body.contains("\"spilled\""))
+    );
+    let spilled = bench.ops.keys("ops", "spill/");
+    let place = icefall_store::Location::s3("ops", spilled.first().expect("an object").as_str());
+    assert!(bench.ops.peek(&place).is_some_and(|body| body.len() > 1024 * 1024), "more than a message takes");
+    let manifests = bench.manifests();
+    let [manifest] = manifests.as_slice() else { panic!("one batch manifest") };
+    let rows: Vec<_> = (0..3_000).map(|n| (n, Some(n))).collect();
+    assert_eq!(bench.rows(manifest), rows);
+}

@@ -1,0 +1,78 @@
+//! When a batch manifest's files are written anew before they are committed, and what has been.
+//!
+//! A table's own clean-up removes files that no snapshot names once they are old enough, and it may do
+//! so between our look and our commit. So files that have waited for half of that time are never
+//! committed: they are written anew, however they look. Files of a schema or partition spec that the
+//! table has dropped are too, since no manifest can name them.
+//!
+//! What was written anew is remembered while the function stays warm: a commit that is refused for
+//! hours must not write the same rows once a round.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use iceberg::spec::TableMetadata;
+use icefall_clock::Timestamp;
+use icefall_manifest::{BatchId, BatchManifest, TableUuid};
+
+/// The table property that says, in milliseconds, how old an unreferenced file has to be for the table's
+/// clean-up to remove it.
+const LIMIT_KEY: &str = "icefall.unreferenced-file-age-ms";
+/// Taken for that time where the table does not say it: the least that S3 Tables can be set to.
+const LEAST_LIMIT: Duration = Duration::from_hours(24);
+/// Batch manifests that are remembered at the most.
+const REMEMBERED: usize = 10_000;
+
+/// What was written anew, by the batch manifest that it was written for.
+#[derive(Debug, Default)]
+pub(crate) struct Renewals(Mutex<HashMap<BatchId, BatchManifest>>);
+
+/// Whether `batch` has to be written anew before anything of it is committed to the table.
+pub(crate) fn is_stale(metadata: &TableMetadata, batch: &BatchManifest, now: Timestamp) -> bool {
+    !batch.files.is_empty() && (is_dropped(metadata, batch) || is_old(metadata, batch, now))
+}
+
+fn is_dropped(metadata: &TableMetadata, batch: &BatchManifest) -> bool {
+    metadata.schema_by_id(batch.schema_id.0).is_none()
+        || metadata.partition_spec_by_id(batch.spec_id.0).is_none()
+}
+
+fn is_old(metadata: &TableMetadata, batch: &BatchManifest, now: Timestamp) -> bool {
+    let age = now.since(Timestamp::from_unix_ms(batch.made_at_ms));
+    let stated = metadata.properties().get(LIMIT_KEY).and_then(|text| text.parse().ok());
+    age >= stated.map_or(LEAST_LIMIT, Duration::from_millis) / 2
+}
+
+impl Renewals {
+    /// What was written anew for `batch`, if it can be committed to the table as it is now.
+    pub(crate) fn of(
+        &self,
+        metadata: &TableMetadata,
+        batch: &BatchManifest,
+        now: Timestamp,
+    ) -> Option<BatchManifest> {
+        let renewed = self.with(|known| known.get(&batch.id).cloned())?;
+        let usable = renewed.table_uuid == TableUuid(metadata.uuid()) && !is_stale(metadata, &renewed, now);
+        usable.then_some(renewed)
+    }
+
+    /// Remembers what was written anew for the batch manifest of this id.
+    pub(crate) fn keep(&self, id: BatchId, renewed: BatchManifest) {
+        self.with(|known| {
+            if known.len() >= REMEMBERED {
+                known.clear();
+            }
+            known.insert(id, renewed);
+        });
+    }
+
+    /// Forgets what is settled.
+    pub(crate) fn forget(&self, id: BatchId) {
+        self.with(|known| known.remove(&id));
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut HashMap<BatchId, BatchManifest>) -> T) -> T {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

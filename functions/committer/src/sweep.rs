@@ -1,0 +1,107 @@
+//! The sweep: no message is left in the queue until the queue itself drops it.
+//!
+//! A queue forgets what it has kept for its retention, and says nothing. So what could not be settled
+//! for three quarters of that time goes to quarantine, where it is kept for good: a message that is that
+//! old, or one of a source that has stood still in its table for that long.
+
+use std::time::Duration;
+
+use icefall_clock::Timestamp;
+use icefall_queue::Received;
+
+use crate::quarantine::{Copies, Reason};
+
+/// When messages are parked, by the queue's retention.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Sweep {
+    retention: Duration,
+}
+
+/// Why a message that was not settled goes to quarantine, and how much store that may cost.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Due {
+    pub(crate) reason: Reason,
+    pub(crate) copies: Copies,
+}
+
+impl Default for Sweep {
+    /// The retention of a queue that was made without any: what SQS gives it.
+    fn default() -> Self {
+        Self::of(Duration::from_hours(4 * 24))
+    }
+}
+
+impl Sweep {
+    pub(crate) const fn of(retention: Duration) -> Self {
+        Self { retention }
+    }
+
+    /// Whether `message`, which could not be settled, is to be parked.
+    pub(crate) fn due(&self, message: &Received, now: Timestamp) -> Option<Due> {
+        let age = now.since(Timestamp::from_unix_ms(message.sent_ms?));
+        (age >= self.limit())
+            .then(|| Due { reason: Reason::WaitedTooLong, copies: self.copies(message, now) })
+    }
+
+    /// The same for a message whose source has stood still in its table since `since_ms`.
+    pub(crate) fn due_in_stop(&self, message: &Received, since_ms: u64, now: Timestamp) -> Option<Due> {
+        let stood = now.since(Timestamp::from_unix_ms(since_ms)) >= self.limit();
+        let stopped =
+            stood.then(|| Due { reason: Reason::StoppedTooLong, copies: self.copies(message, now) });
+        stopped.or_else(|| self.due(message, now))
+    }
+
+    fn limit(&self) -> Duration {
+        self.retention * 3 / 4
+    }
+
+    /// Close to the end a message without copies of its files is better than none.
+    fn copies(&self, message: &Received, now: Timestamp) -> Copies {
+        let age = message.sent_ms.map(|sent| now.since(Timestamp::from_unix_ms(sent)));
+        if age.is_some_and(|age| age >= self.retention * 7 / 8) { Copies::WherePossible } else { Copies::All }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use icefall_queue::{MessageId, Receipt};
+
+    use super::*;
+
+    const DAY: u64 = 24 * 3_600_000;
+
+    fn sent(day: u64) -> Received {
+        Received {
+            id: MessageId("m".to_owned()),
+            receipt: Receipt("r".to_owned()),
+            body: String::new(),
+            sent_ms: Some(day * DAY),
+            receive_count: 1,
+        }
+    }
+
+    fn at(tenth_days: u64) -> Timestamp {
+        Timestamp::from_unix_ms(tenth_days * DAY / 10)
+    }
+
+    #[test]
+    fn three_quarters_of_the_retention_are_the_limit_and_seven_eighths_the_last_call() {
+        let sweep = Sweep::of(Duration::from_hours(14 * 24));
+        let due = |message: &Received, now| sweep.due(message, now).map(|due| due.copies);
+        assert_eq!(due(&sent(100), at(1_104)), None);
+        assert_eq!(due(&sent(100), at(1_105)), Some(Copies::All));
+        assert_eq!(due(&sent(100), at(1_123)), Some(Copies::WherePossible));
+        assert_eq!(due(&Received { sent_ms: None, ..sent(0) }, at(9_999)), None);
+    }
+
+    #[test]
+    fn a_source_that_stood_that_long_parks_what_is_young() {
+        let sweep = Sweep::default();
+        let due = |stopped_day: u64, now| {
+            sweep.due_in_stop(&sent(100), stopped_day * DAY, now).map(|due| due.reason)
+        };
+        assert_eq!(due(98, at(1_009)), None);
+        assert_eq!(due(98, at(1_010)), Some(Reason::StoppedTooLong));
+        assert_eq!(due(101, at(1_030)), Some(Reason::WaitedTooLong));
+    }
+}

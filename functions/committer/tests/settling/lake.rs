@@ -1,0 +1,61 @@
+//! What a reader of the tables sees.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::array::cast::AsArray;
+use arrow::datatypes::{Int32Type, Int64Type};
+use iceberg::spec::{DataFile, ManifestList};
+use icefall_datafile::read;
+use icefall_store::{Location, ObjectStore, file_io};
+
+use crate::bench::{Bench, DEAD_LETTERS, Key, TABLE};
+
+impl Bench {
+    /// Rows that a reader of the table sees, sorted; doubled ones stand twice.
+    pub(crate) async fn rows(&self) -> Vec<Key> {
+        self.read(TABLE, "p", "o").await
+    }
+
+    /// Dead letters that a reader of their table sees.
+    pub(crate) async fn dead_letters(&self) -> Vec<Key> {
+        self.read(DEAD_LETTERS, "partition", "offset").await
+    }
+
+    async fn read(&self, table: &str, partition: &str, offset: &str) -> Vec<Key> {
+        let mut keys = Vec::new();
+        for rows in self.data_files(table).await {
+            let partitions = rows.column_by_name(partition).expect("a column").as_primitive::<Int32Type>();
+            let offsets = rows.column_by_name(offset).expect("a column").as_primitive::<Int64Type>();
+            keys.extend(partitions.values().iter().copied().zip(offsets.values().iter().copied()));
+        }
+        keys.sort_unstable();
+        keys
+    }
+
+    async fn data_files(&self, table: &str) -> Vec<RecordBatch> {
+        let mut files = Vec::new();
+        for file in self.entries(table).await {
+            let location = Location::parse(file.file_path()).expect("a location");
+            let bytes = self.store.get(&location).await.expect("it is there");
+            files.push(read(bytes, self.metadata(table).current_schema()).expect("a file"));
+        }
+        files
+    }
+
+    /// The data files that the table's newest snapshot names.
+    pub(crate) async fn entries(&self, table: &str) -> Vec<DataFile> {
+        let metadata = self.metadata(table);
+        let Some(snapshot) = metadata.current_snapshot() else { return Vec::new() };
+        let file_io = file_io(Arc::clone(&self.store) as Arc<dyn ObjectStore>);
+        let list =
+            file_io.new_input(snapshot.manifest_list()).expect("a list").read().await.expect("it reads");
+        let list = ManifestList::parse_with_version(&list, metadata.format_version());
+        let mut files = Vec::new();
+        for manifest in list.expect("a manifest list").entries() {
+            let manifest = manifest.load_manifest(&file_io).await.expect("a manifest");
+            files.extend(manifest.entries().iter().map(|entry| entry.data_file().clone()));
+        }
+        files
+    }
+}

@@ -1,0 +1,285 @@
+//! A data file's rows in another schema of its table.
+//!
+//! Iceberg tells columns by their ids, whatever their names and their order are by now. So a file that
+//! was written with a schema which the table has dropped can still be read into the present one: each
+//! column is found by its id and widened where the table's column was. What the present schema no
+//! longer has is left out, as every reader of the table leaves it out.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::cast::AsArray;
+use arrow::array::{
+    Array, ArrayRef, ListArray, MapArray, RecordBatch, RecordBatchOptions, StructArray, new_null_array,
+};
+use arrow::compute::{CastOptions, cast_with_options, concat_batches};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use arrow::error::ArrowError;
+use bytes::Bytes;
+use iceberg::arrow::schema_to_arrow_schema;
+use iceberg::spec::Schema;
+use parquet::arrow::PARQUET_FIELD_ID_META_KEY;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::errors::ParquetError;
+use thiserror::Error;
+
+/// Why a file's rows are none of the schema.
+#[derive(Debug, Error)]
+pub enum EvolveError {
+    /// A required column that the file lacks.
+    #[error("the file has no column for field {id} ({name}), which the table requires")]
+    Missing {
+        /// The column's field id.
+        id: String,
+        /// Its name in the table.
+        name: String,
+    },
+    /// The table's default would have to be written, which this version does not do.
+    #[error("the file has no column for field {0}, whose default in the table this version can't write")]
+    Default(i32),
+    /// A change of type that Iceberg does not allow.
+    #[error("column {name} has the type {from} in the file, which can't become {to}")]
+    Type {
+        /// The column's name in the table.
+        name: String,
+        /// Its type in the file.
+        from: DataType,
+        /// Its type in the table.
+        to: DataType,
+    },
+    /// The schema has no counterpart in Arrow.
+    #[error("the schema has no counterpart in Arrow")]
+    Schema(#[source] Box<iceberg::Error>),
+    /// It is no Parquet file, or a damaged one.
+    #[error("the file can't be read")]
+    Parquet(#[from] ParquetError),
+    /// Its values don't fit.
+    #[error("the file's values don't fit the table's columns")]
+    Arrow(#[from] ArrowError),
+}
+
+/// The rows of `file`, whatever schema of the table it was written with, as rows of `schema`.
+pub fn read_as(file: Bytes, schema: &Schema) -> Result<RecordBatch, EvolveError> {
+    let target = schema_to_arrow_schema(schema).map_err(|error| EvolveError::Schema(Box::new(error)))?;
+    let target = Arc::new(target);
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file)?.build()?;
+    let mut batches = Vec::new();
+    for batch in reader {
+        let batch = batch?;
+        let from = batch.schema();
+        let evolve = Evolve { schema, rows: batch.num_rows() };
+        let columns = evolve.columns(from.fields(), batch.columns(), target.fields())?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        batches.push(RecordBatch::try_new_with_options(Arc::clone(&target), columns, &options)?);
+    }
+    Ok(concat_batches(&target, &batches)?)
+}
+
+struct Evolve<'a> {
+    schema: &'a Schema,
+    rows: usize,
+}
+
+impl Evolve<'_> {
+    /// The columns of `target`, from those of one file or struct.
+    fn columns(
+        &self,
+        from: &Fields,
+        columns: &[ArrayRef],
+        target: &Fields,
+    ) -> Result<Vec<ArrayRef>, EvolveError> {
+        let by_id: HashMap<&str, (&FieldRef, &ArrayRef)> = from
+            .iter()
+            .zip(columns)
+            .filter_map(|(field, column)| Some((id(field)?, (field, column))))
+            .collect();
+        let rows = columns.first().map_or(self.rows, |column| column.len());
+        let found = target.iter().map(|to| match id(to).and_then(|id| by_id.get(id)) {
+            Some((from, column)) => self.column(from, column, to),
+            None => self.absent(to, rows),
+        });
+        found.collect()
+    }
+
+    fn absent(&self, to: &Field, rows: usize) -> Result<ArrayRef, EvolveError> {
+        let number = id(to).and_then(|id| id.parse::<i32>().ok());
+        if let Some(field) = number.and_then(|id| self.schema.field_by_id(id))
+            && field.initial_default.is_some()
+        {
+            return Err(EvolveError::Default(field.id));
+        }
+        if !to.is_nullable() {
+            let id = id(to).unwrap_or_default().to_owned();
+            return Err(EvolveError::Missing { id, name: to.name().clone() });
+        }
+        Ok(new_null_array(to.data_type(), rows))
+    }
+
+    fn column(&self, from: &Field, column: &ArrayRef, to: &Field) -> Result<ArrayRef, EvolveError> {
+        match (from.data_type(), to.data_type()) {
+            (DataType::Struct(inner), DataType::Struct(wanted)) => {
+                self.structs(inner, column.as_struct(), wanted)
+            }
+            (DataType::List(inner), DataType::List(wanted)) => {
+                let list = column.as_list::<i32>();
+                let values = self.column(inner, list.values(), wanted)?;
+                let (offsets, nulls) = (list.offsets().clone(), list.nulls().cloned());
+                Ok(Arc::new(ListArray::try_new(Arc::clone(wanted), offsets, values, nulls)?))
+            }
+            (DataType::Map(inner, _), DataType::Map(wanted, sorted)) => {
+                let map = column.as_map();
+                let entries: ArrayRef = Arc::new(map.entries().clone());
+                let entries = self.column(inner, &entries, wanted)?.as_struct().clone();
+                let (offsets, nulls) = (map.offsets().clone(), map.nulls().cloned());
+                Ok(Arc::new(MapArray::try_new(Arc::clone(wanted), offsets, entries, nulls, *sorted)?))
+            }
+            (from, wanted) if from == wanted => Ok(Arc::clone(column)),
+            (from, wanted) if widens(from, wanted) => {
+                let strict = CastOptions { safe: false, ..CastOptions::default() };
+                Ok(cast_with_options(column, wanted, &strict)?)
+            }
+            (from, wanted) => {
+                let (from, to_type) = (from.clone(), wanted.clone());
+                Err(EvolveError::Type { name: to.name().clone(), from, to: to_type })
+            }
+        }
+    }
+
+    fn structs(&self, from: &Fields, column: &StructArray, target: &Fields) -> Result<ArrayRef, EvolveError> {
+        let columns = self.columns(from, column.columns(), target)?;
+        let nulls = column.nulls().cloned();
+        Ok(Arc::new(StructArray::try_new_with_length(target.clone(), columns, nulls, column.len())?))
+    }
+}
+
+fn id(field: &Field) -> Option<&str> {
+    field.metadata().get(PARQUET_FIELD_ID_META_KEY).map(String::as_str)
+}
+
+/// Whether values of `from` are values of `to`, by Iceberg's rules for promotion or since both are forms of
+/// one type of Iceberg's in Arrow.
+fn widens(from: &DataType, to: &DataType) -> bool {
+    match (from, to) {
+        (DataType::Int32, DataType::Int64)
+        | (DataType::Float32, DataType::Float64)
+        | (DataType::Binary, DataType::LargeBinary)
+        | (DataType::LargeBinary, DataType::Binary)
+        | (DataType::Utf8, DataType::LargeUtf8)
+        | (DataType::LargeUtf8, DataType::Utf8) => true,
+        (DataType::Decimal128(precision, scale), DataType::Decimal128(wider, same)) => {
+            scale == same && precision <= wider
+        }
+        (DataType::Timestamp(unit, zone), DataType::Timestamp(same, other)) => {
+            unit == same && zone.is_some() == other.is_some()
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{Float64Type, Int64Type};
+    use iceberg::spec::{
+        ListType, NestedField, NestedFieldRef, PartitionSpec, PrimitiveType, StructType, Type,
+    };
+    use icefall_convert::Converter;
+
+    use super::*;
+    use crate::FileFormat;
+
+    fn long(id: i32, name: &str) -> NestedField {
+        NestedField::optional(id, name, Type::Primitive(PrimitiveType::Long))
+    }
+
+    fn schema(fields: Vec<NestedField>) -> Schema {
+        let fields: Vec<NestedFieldRef> = fields.into_iter().map(Into::into).collect();
+        Schema::builder().with_fields(fields).build().expect("a schema")
+    }
+
+    /// A list of structs of these fields.
+    fn list(fields: Vec<NestedField>) -> NestedField {
+        let item = Type::Struct(StructType::new(fields.into_iter().map(Into::into).collect()));
+        let list = ListType::new(NestedField::list_element(11, item, true).into());
+        NestedField::optional(10, "items", Type::List(list))
+    }
+
+    fn file(schema: &Schema, rows: &[&str]) -> Bytes {
+        let mut converter = Converter::new(schema).expect("a schema");
+        rows.iter().for_each(|row| converter.append(row.as_bytes()).expect("a row"));
+        let rows = converter.finish().expect("a batch");
+        let spec = PartitionSpec::unpartition_spec();
+        let format = FileFormat::new(schema, &spec, &HashMap::new()).expect("a format");
+        let files = format.write(&rows, "s3://lake/t", || "x".to_owned()).expect("a file");
+        files.into_iter().next().expect("one").bytes
+    }
+
+    fn before() -> (Schema, Bytes) {
+        let int = |id, name: &str| NestedField::optional(id, name, Type::Primitive(PrimitiveType::Int));
+        let float = NestedField::optional(2, "f", Type::Primitive(PrimitiveType::Float));
+        let schema =
+            schema(vec![int(1, "a"), float, long(3, "gone"), list(vec![int(12, "x"), long(13, "y")])]);
+        let rows = [
+            r#"{"a":1,"f":0.5,"gone":7,"items":[{"x":1,"y":2},{"x":3}]}"#,
+            r#"{"gone":8,"items":[]}"#,
+            r#"{"a":3}"#,
+        ];
+        let file = file(&schema, &rows);
+        (schema, file)
+    }
+
+    #[test]
+    fn columns_are_found_by_id_widened_and_put_in_the_present_order() {
+        let (_, file) = before();
+        let double = NestedField::optional(2, "f", Type::Primitive(PrimitiveType::Double));
+        let after = schema(vec![
+            list(vec![long(14, "z"), long(12, "renamed")]),
+            double,
+            long(1, "b"),
+            long(9, "new"),
+        ]);
+        let rows = read_as(file, &after).expect("rows");
+        assert_eq!(
+            rows.schema().fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>(),
+            ["items", "f", "b", "new"]
+        );
+        let longs = |name: &str| {
+            rows.column_by_name(name)
+                .expect("a column")
+                .as_primitive::<Int64Type>()
+                .iter()
+                .collect::<Vec<_>>()
+        };
+        assert_eq!((longs("b"), longs("new")), (vec![Some(1), None, Some(3)], vec![None; 3]));
+        let doubles = rows.column_by_name("f").expect("a column").as_primitive::<Float64Type>();
+        assert_eq!(doubles.iter().collect::<Vec<_>>(), [Some(0.5), None, None]);
+        let items = rows.column_by_name("items").expect("a column").as_list::<i32>();
+        assert_eq!((items.value_length(0), items.value_length(1), items.is_null(2)), (2, 0, true));
+        let structs = items.values().as_struct();
+        let inner = |name: &str| {
+            structs
+                .column_by_name(name)
+                .expect("a field")
+                .as_primitive::<Int64Type>()
+                .iter()
+                .collect::<Vec<_>>()
+        };
+        assert_eq!((inner("renamed"), inner("z")), (vec![Some(1), Some(3)], vec![None, None]));
+    }
+
+    #[test]
+    fn what_would_have_to_be_guessed_is_refused() {
+        let (_, file) = before();
+        let required = NestedField::required(9, "must", Type::Primitive(PrimitiveType::String));
+        let missing = read_as(file.clone(), &schema(vec![required])).expect_err("it is not there");
+        assert!(matches!(missing, EvolveError::Missing { .. }), "{missing}");
+        let other = NestedField::optional(1, "a", Type::Primitive(PrimitiveType::String));
+        let other = read_as(file.clone(), &schema(vec![other])).expect_err("an int is no string");
+        assert!(other.to_string().contains("column a"), "{other}");
+        let null = NestedField::required(1, "a", Type::Primitive(PrimitiveType::Long));
+        read_as(file.clone(), &schema(vec![null])).expect_err("the second row has none");
+        let default = long(9, "new").with_initial_default(iceberg::spec::Literal::long(4));
+        let default = read_as(file, &schema(vec![default])).expect_err("it would have to be written");
+        assert!(matches!(default, EvolveError::Default(9)), "{default}");
+        read_as(Bytes::from_static(b"no parquet"), &schema(vec![long(1, "a")])).expect_err("no Parquet");
+    }
+}

@@ -1,0 +1,71 @@
+//! What the commands act through, and how they find an entry.
+
+use std::sync::Arc;
+
+use icefall_catalog::Catalog;
+use icefall_clock::{Clock, Entropy};
+use icefall_queue::CommitQueue;
+use icefall_store::{Decided, FiledEntry, ObjectLister, ObjectStore, OpsBucket, QuarantineDecision};
+use serde_json::Value;
+
+use crate::CliError;
+
+/// The parts of a pipeline, as an operator reaches them.
+#[derive(Clone, Debug)]
+pub struct Desk {
+    /// The catalog of the tables.
+    pub catalog: Arc<dyn Catalog>,
+    /// The object store that the tables live in.
+    pub tables: Arc<dyn ObjectStore>,
+    /// Icefall's own bucket.
+    pub ops: OpsBucket,
+    /// What lists it.
+    pub lister: Arc<dyn ObjectLister>,
+    /// The queue of batch manifests.
+    pub queue: Arc<dyn CommitQueue>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+}
+
+impl Desk {
+    /// The entry that `name` means: an id, or `<reason>/<id>` where several have it.
+    pub(crate) async fn find(&self, name: &str) -> Result<(FiledEntry, Value), CliError> {
+        let (reason, id) = name.rsplit_once('/').map_or((None, name), |(reason, id)| (Some(reason), id));
+        let all = self.ops.filed(self.lister.as_ref()).await?;
+        let is_meant =
+            |entry: &FiledEntry| entry.id == id && reason.is_none_or(|reason| entry.reason == reason);
+        let mut found = all.into_iter().map(|(entry, _)| entry).filter(is_meant);
+        let Some(entry) = found.next() else { return Err(CliError::NoEntry(name.to_owned())) };
+        let others: Vec<_> = found.map(|entry| entry.reason).collect();
+        if !others.is_empty() {
+            let reasons = format!("{}, {}", entry.reason, others.join(", "));
+            return Err(CliError::Several { id: id.to_owned(), reasons });
+        }
+        let text = self.ops.filed_text(&entry).await?;
+        let text = text.ok_or_else(|| CliError::NoEntry(name.to_owned()))?;
+        Ok((entry, text))
+    }
+
+    /// The same of an entry about which nothing was decided yet.
+    pub(crate) async fn find_open(&self, name: &str) -> Result<(FiledEntry, Value), CliError> {
+        let (entry, text) = self.find(name).await?;
+        match self.ops.decision(&entry).await? {
+            None => Ok((entry, text)),
+            Some(decision) => Err(CliError::Decided { id: entry.id, decision: Box::new(decision) }),
+        }
+    }
+
+    /// Says what was decided about an entry.
+    pub(crate) async fn decide(
+        &self,
+        entry: &FiledEntry,
+        decided: Decided,
+        because: &str,
+    ) -> Result<(), CliError> {
+        let when_ms = self.clock.now().unix_ms();
+        let decision = QuarantineDecision { decided, because: because.to_owned(), when_ms };
+        Ok(self.ops.put_decision(entry, &decision).await?)
+    }
+}

@@ -1,0 +1,121 @@
+//! What can come of a command, by what its user does next.
+
+use std::iter;
+
+use icefall_catalog::CatalogError;
+use icefall_manifest::{DecodeError, TableName, TableUuid};
+use icefall_parts::StartError;
+use icefall_queue::QueueError;
+use icefall_rewrite::RewriteError;
+use icefall_store::{EncloseError, QuarantineDecision, StoreError};
+use thiserror::Error;
+
+/// Why a command was not carried out.
+#[derive(Debug, Error)]
+pub enum CliError {
+    /// The settings are wrong, or can't be found.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// There is no such entry.
+    #[error("quarantine has no entry {0}; `icefall quarantine list --all` names all that are there")]
+    NoEntry(String),
+    /// The id is that of several.
+    #[error("quarantine has several entries {id}, for these reasons: {reasons}; name one as <reason>/{id}")]
+    Several {
+        /// The id.
+        id: String,
+        /// Why each of them is there.
+        reasons: String,
+    },
+    /// Somebody decided about it before.
+    #[error("{id} was {} already ({})", decided_text(.decision), .decision.because)]
+    Decided {
+        /// The entry.
+        id: String,
+        /// What was decided.
+        decision: Box<QuarantineDecision>,
+    },
+    /// The reason is needed, and it is not empty space.
+    #[error("say why in a few words: --because is kept with the entry")]
+    NoWords,
+    /// The wrong reason was named.
+    #[error(
+        "{id} is in quarantine for {actual:?}, not for {named:?}: overrule that reason, or leave it where it is"
+    )]
+    OtherReason {
+        /// The entry.
+        id: String,
+        /// Why it is there.
+        actual: String,
+        /// What was named.
+        named: String,
+    },
+    /// It holds no batch manifest, so there is nothing to decide about.
+    #[error(
+        "{id} can't be released, since this version reads no batch manifest in it; see what `show` says to do"
+    )]
+    NoBatch {
+        /// The entry.
+        id: String,
+        /// Why.
+        source: DecodeError,
+    },
+    /// It is no text.
+    #[error("{0} can't be released: it is no text; see what `show` says to do")]
+    NoText(String),
+    /// The table is another by now.
+    #[error(
+        "table {table} is {actual} now, and was {named} when these files were written: that is another reason than \
+         the one it is in quarantine for, and only one can be overruled; discard it and re-create the trigger from \
+         its offsets if the present table shall hold them"
+    )]
+    OtherTable {
+        /// The table.
+        table: TableName,
+        /// Which it was.
+        named: TableUuid,
+        /// Which it is.
+        actual: TableUuid,
+    },
+    /// The table's name is none that the catalog's protocol can carry.
+    #[error("the table's name can't be used")]
+    Name(#[source] iceberg::Error),
+    /// The table can't be loaded.
+    #[error("the table can't be loaded")]
+    Catalog(#[from] CatalogError),
+    /// Its files can't be written anew.
+    #[error("its files can't be written anew; nothing was released")]
+    Rewrite(#[from] RewriteError),
+    /// It can't be made a message.
+    #[error("it can't be made a message; nothing was released")]
+    Enclose(#[from] EncloseError),
+    /// The queue does not take it.
+    #[error("the queue did not say that it took it; release it again, a second time does no harm")]
+    Queue(#[from] QueueError),
+    /// The ops bucket can't be read or written.
+    #[error("the ops bucket can't be read or written")]
+    Ops(#[from] StoreError),
+    /// Nobody reads what is printed.
+    #[error("the answer can't be printed")]
+    Output(#[from] std::io::Error),
+    /// What was found is no JSON.
+    #[error("the answer can't be written as JSON")]
+    Json(#[from] serde_json::Error),
+}
+
+impl CliError {
+    /// The error and all its causes.
+    #[must_use]
+    pub fn chain(&self) -> String {
+        let first: &dyn std::error::Error = self;
+        let causes = iter::successors(first.source(), |cause| cause.source());
+        causes.fold(self.to_string(), |text, cause| format!("{text}: {cause}"))
+    }
+}
+
+const fn decided_text(decision: &QuarantineDecision) -> &'static str {
+    match decision.decided {
+        icefall_store::Decided::Discarded => "discarded",
+        icefall_store::Decided::Released => "released",
+    }
+}

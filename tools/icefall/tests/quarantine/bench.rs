@@ -1,0 +1,202 @@
+//! A pipeline over fakes: writer, committer, and the operator's desk.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::cast::AsArray;
+use arrow::datatypes::Int64Type;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use clap::Parser;
+use iceberg::spec::{ManifestList, TableMetadata};
+use iceberg::{NamespaceIdent, TableIdent};
+use icefall_catalog::Catalog;
+use icefall_cli::{Arguments, CliError, Desk, run};
+use icefall_clock::{Clock, Entropy};
+use icefall_committer::{Committer, Report};
+use icefall_datafile::read;
+use icefall_queue::CommitQueue;
+use icefall_settings::{Environment, Settings};
+use icefall_store::{Location, ObjectLister, ObjectStore, OpsBucket, file_io};
+use icefall_telemetry::Metrics;
+use icefall_testkit::{
+    FakeCatalog, FakeClock, FakeQueue, FakeStore, Faults, FaultyCatalog, FaultyStore, SeededEntropy,
+};
+use icefall_writer::Writer;
+use serde_json::Value;
+
+const SETTINGS: &str = r#"
+pipeline = "demo"
+catalog = { uri = "http://127.0.0.1:1", warehouse = "lake" }
+store = { region = "us-east-1" }
+ops = { bucket = "ops", region = "us-east-1" }
+queue = { url = "http://127.0.0.1:1/0/q", region = "us-east-1" }
+kafka = { cluster = "local" }
+table = [{ name = "shop.clicks", columns = [{ name = "n", type = "long", required = true }] }]
+route = [{ topic = "clicks", table = "shop.clicks" }]
+"#;
+
+pub(crate) struct Bench {
+    pub(crate) clock: Arc<FakeClock>,
+    pub(crate) queue: Arc<FakeQueue>,
+    pub(crate) catalog: Arc<FakeCatalog>,
+    pub(crate) catalog_faults: Arc<Faults>,
+    pub(crate) ops_faults: Arc<Faults>,
+    pub(crate) store: Arc<FakeStore>,
+    pub(crate) ops: Arc<FakeStore>,
+    entropy: Arc<SeededEntropy>,
+    settings: String,
+}
+
+impl Bench {
+    pub(crate) async fn new() -> Self {
+        let clock = Arc::new(FakeClock::default());
+        let bench = Self {
+            queue: Arc::new(FakeQueue::new(Arc::clone(&clock), Duration::from_mins(5))),
+            catalog: Arc::new(FakeCatalog::new(Arc::clone(&clock) as Arc<dyn Clock>)),
+            catalog_faults: Faults::new(),
+            ops_faults: Faults::new(),
+            store: Arc::new(FakeStore::new()),
+            ops: Arc::new(FakeStore::new()),
+            entropy: Arc::new(SeededEntropy::new(7)),
+            settings: SETTINGS.to_owned(),
+            clock,
+        };
+        bench.drain().await;
+        bench
+    }
+
+    /// The same with another name for the cluster.
+    pub(crate) fn of_cluster(self, name: &str) -> Self {
+        Self { settings: SETTINGS.replace("\"local\"", &format!("\"{name}\"")), ..self }
+    }
+
+    /// Records of one partition, through a writer.
+    pub(crate) async fn write(&self, offsets: Range<i64>) {
+        let record = |offset: i64| {
+            let value = STANDARD.encode(format!(r#"{{"n":{offset}}}"#));
+            let place = format!(r#""topic":"clicks","partition":0,"offset":{offset}"#);
+            format!(
+                r#"{{{place},"timestamp":1700000000000,"timestampType":"CREATE_TIME","value":"{value}"}}"#
+            )
+        };
+        let records: Vec<_> = offsets.map(record).collect();
+        let records = records.join(",");
+        let event = format!(
+            r#"{{"eventSource":"SelfManagedKafka","bootstrapServers":"b:9092","records":{{"clicks-0":[{records}]}}}}"#
+        );
+        let ports = icefall_writer::Ports {
+            catalog: Arc::clone(&self.catalog) as Arc<dyn Catalog>,
+            tables: Arc::clone(&self.store) as Arc<dyn ObjectStore>,
+            ops: self.ops_bucket(),
+            queue: Arc::clone(&self.queue) as Arc<dyn CommitQueue>,
+            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
+            entropy: Arc::clone(&self.entropy) as Arc<dyn Entropy>,
+            metrics: Arc::new(Metrics::new("writer")),
+        };
+        Writer::new(self.settings(), ports).write(event.as_bytes(), "request").await.expect("it is taken in");
+    }
+
+    /// One invocation of a cold committer, which may fail.
+    pub(crate) async fn drain(&self) -> Option<Report> {
+        let catalog = FaultyCatalog::new(
+            Arc::clone(&self.catalog) as Arc<dyn Catalog>,
+            Arc::clone(&self.catalog_faults),
+        );
+        let ports = icefall_committer::Ports {
+            catalog: Arc::new(catalog),
+            tables: Arc::clone(&self.store) as Arc<dyn ObjectStore>,
+            ops: self.ops_bucket(),
+            queue: Arc::clone(&self.queue) as Arc<dyn CommitQueue>,
+            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
+            entropy: Arc::clone(&self.entropy) as Arc<dyn Entropy>,
+            metrics: Arc::new(Metrics::new("committer")),
+        };
+        let committer = Committer::new(self.settings(), ports).expect("a committer");
+        committer.drain(self.clock.now().plus(Duration::from_mins(5))).await.ok()
+    }
+
+    /// `icefall quarantine <arguments>`; what it printed.
+    pub(crate) async fn icefall(&self, arguments: &[&str]) -> Result<String, CliError> {
+        let desk = Desk {
+            catalog: Arc::clone(&self.catalog) as Arc<dyn Catalog>,
+            tables: Arc::clone(&self.store) as Arc<dyn ObjectStore>,
+            ops: OpsBucket::new(
+                Arc::new(FaultyStore::new(
+                    Arc::clone(&self.ops) as Arc<dyn ObjectStore>,
+                    Arc::clone(&self.ops_faults),
+                )),
+                "ops",
+                "",
+            ),
+            lister: Arc::clone(&self.ops) as Arc<dyn ObjectLister>,
+            queue: Arc::clone(&self.queue) as Arc<dyn CommitQueue>,
+            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
+            entropy: Arc::clone(&self.entropy) as Arc<dyn Entropy>,
+        };
+        let line = ["icefall", "quarantine"].iter().chain(arguments);
+        let arguments = Arguments::try_parse_from(line).expect("a command line");
+        let mut out = Vec::new();
+        run(&desk, arguments, &mut out).await?;
+        Ok(String::from_utf8(out).expect("text"))
+    }
+
+    /// What `list --json` says.
+    pub(crate) async fn listed(&self, more: &[&str]) -> Vec<Value> {
+        let arguments: Vec<&str> = ["list", "--json"].iter().chain(more).copied().collect();
+        serde_json::from_str(&self.icefall(&arguments).await.expect("a list")).expect("JSON")
+    }
+
+    /// The id of the only entry that waits.
+    pub(crate) async fn only_id(&self) -> String {
+        let listed = self.listed(&[]).await;
+        assert_eq!(listed.len(), 1, "{listed:?}");
+        listed[0]["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// The values of the rows that a reader sees, sorted.
+    pub(crate) async fn rows(&self) -> Vec<i64> {
+        let metadata = self.metadata();
+        let Some(snapshot) = metadata.current_snapshot() else { return Vec::new() };
+        let file_io = file_io(Arc::clone(&self.store) as Arc<dyn ObjectStore>);
+        let list =
+            file_io.new_input(snapshot.manifest_list()).expect("a list").read().await.expect("it reads");
+        let list = ManifestList::parse_with_version(&list, metadata.format_version()).expect("a list");
+        let mut rows = Vec::new();
+        for manifest in list.entries() {
+            let manifest = manifest.load_manifest(&file_io).await.expect("a manifest");
+            for entry in manifest.entries() {
+                let location = Location::parse(entry.file_path()).expect("a location");
+                let bytes = self.store.get(&location).await.expect("the file is there");
+                let file = read(bytes, metadata.current_schema()).expect("a data file");
+                let column = file.column_by_name("n").expect("a column");
+                rows.extend(column.as_primitive::<Int64Type>().values().iter().copied());
+            }
+        }
+        rows.sort_unstable();
+        rows
+    }
+
+    /// The table is dropped and made again; its files go with it.
+    pub(crate) async fn remake_table(&self) {
+        assert!(self.catalog.drop_table(&table()));
+        self.drain().await.expect("it is made again");
+    }
+
+    pub(crate) fn metadata(&self) -> Arc<TableMetadata> {
+        self.catalog.peek(&table()).expect("the table is there")
+    }
+
+    fn settings(&self) -> Settings {
+        Settings::parse(&self.settings, &Environment::default()).expect("good settings")
+    }
+
+    fn ops_bucket(&self) -> OpsBucket {
+        OpsBucket::new(Arc::clone(&self.ops) as Arc<dyn ObjectStore>, "ops", "")
+    }
+}
+
+pub(crate) fn table() -> TableIdent {
+    TableIdent::new(NamespaceIdent::new("shop".to_owned()), "clicks".to_owned())
+}
