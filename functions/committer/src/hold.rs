@@ -45,7 +45,7 @@ impl<'a> Hold<'a> {
     }
 
     /// Renews what is held, time and again, while `work` goes on.
-    pub(crate) async fn during<T>(&self, work: impl Future<Output = T> + Send) -> T {
+    pub(crate) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
         match select(pin!(work), pin!(self.renew_for_ever())).await {
             Either::Left((result, _)) => result,
             Either::Right((never, _)) => match never {},
