@@ -61,10 +61,9 @@ pub(crate) async fn run(
 async fn line(desk: &Desk, entry: FiledEntry, decided: bool) -> Result<Line, CliError> {
     let text = desk.ops.filed_text(&entry).await?.unwrap_or_default();
     let decision = if decided { desk.ops.decision(&entry).await? } else { None };
-    let details = &text["details"];
-    let table = details["table"].as_str().map(str::to_owned);
-    let runs = details["offsets"].as_array();
-    let records = runs.map(|runs| runs.iter().filter_map(|run: &Value| run["count"].as_u64()).sum());
+    let table = text.pointer("/details/table").and_then(Value::as_str).map(str::to_owned);
+    let runs = text.pointer("/details/offsets").and_then(Value::as_array);
+    let records = runs.map(|runs| runs.iter().filter_map(|run| run.get("count")?.as_u64()).sum());
     Ok(Line { entry, table, records, decision })
 }
 

@@ -73,8 +73,9 @@ fn decode(entry: &FiledEntry, raw: &[u8]) -> Result<Message, CliError> {
 
 /// Where each of its data files was copied to; one without a copy is read where it was written.
 fn copies(text: &Value) -> FileCopies {
-    let files = text["details"]["data-files"].as_array();
-    let copy = |file: &Value| Some((file["file"].as_str()?.to_owned(), file["copy"].as_str()?.to_owned()));
+    let files = text.pointer("/details/data-files").and_then(Value::as_array);
+    let copy =
+        |file: &Value| Some((file.get("file")?.as_str()?.to_owned(), file.get("copy")?.as_str()?.to_owned()));
     files.into_iter().flatten().filter_map(copy).collect()
 }
 

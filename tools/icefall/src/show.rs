@@ -20,7 +20,7 @@ pub(crate) async fn run(
         return Ok(writeln!(out)?);
     }
     writeln!(out, "{} since {}, for {}", entry.id, entry.day, entry.reason)?;
-    for (name, value) in text["details"].as_object().into_iter().flatten() {
+    for (name, value) in text.get("details").and_then(Value::as_object).into_iter().flatten() {
         writeln!(out, "  {name}: {}", plain(value))?;
     }
     writeln!(out, "  as it came: {}", desk.ops.location(&entry.raw_key()))?;
