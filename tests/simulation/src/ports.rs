@@ -244,4 +244,9 @@ impl CommitQueue for SimQueue {
         let effect = move |_: bool| now(inner.hide(&receipts, visibility));
         self.call("hide", icefall_queue::Operation::Hide, &subject, effect).await
     }
+
+    /// Asked once an invocation; a queue that does not answer is taken for one of the default.
+    async fn retention(&self) -> Result<Duration, QueueError> {
+        now(self.inner.retention())
+    }
 }
