@@ -36,7 +36,7 @@ def run(*command: str | Path, seconds: float) -> subprocess.CompletedProcess[str
 
 
 def test_sam_and_its_linter_accept_the_template():
-    assert "is a valid SAM Template" in run("sam", "validate", "--lint", "-t", TEMPLATE, seconds=120).stdout
+    assert "is a valid SAM Template" in run("sam", "validate", "--lint", "-t", TEMPLATE, seconds=600).stdout
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ class Watch:
         """`cargo lambda invoke FUNCTION -F tests/fixtures/FIXTURE`."""
         command = [self._cargo_lambda, "lambda", "invoke", function, "-A", LOOPBACK, "-P", str(self.port)]
         command += ["-F", FIXTURES / fixture]
-        return subprocess.run(command, capture_output=True, text=True, timeout=90, env=_offline())
+        return subprocess.run(command, capture_output=True, text=True, timeout=180, env=_offline())
 
     def report(self, function: str, fixture: str) -> dict[str, Any]:
         """The function's answer."""
@@ -64,7 +64,7 @@ class Watch:
         command = [self._cargo_lambda, "lambda", "watch", "--only-lambda-apis", "-A", LOOPBACK, "-P", str(self.port)]
         command += ["--manifest-path", self._workspace.repository / "Cargo.toml"]
         part = Part.start("cargo lambda watch", command, self._logs / "watch.log", _offline())
-        part.wait_until(lambda: accepts(LOOPBACK, self.port), 30.0)
+        part.wait_until(lambda: accepts(LOOPBACK, self.port), 60.0)
         return part
 
     def _start(self, function: str, environment: Mapping[str, str]) -> Part:
