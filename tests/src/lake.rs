@@ -7,13 +7,10 @@ use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType};
 use iceberg::TableIdent;
 use iceberg::spec::{ManifestList, SnapshotRef, TableMetadata};
-use icefall_catalog::{CatalogError, Snapshots};
+use icefall_catalog::Snapshots;
 use icefall_datafile::read;
 use icefall_parts::Parts;
 use icefall_store::{Location, file_io};
-
-/// How often a failing catalog is asked again for a table.
-const PATIENCE: u32 = 20;
 
 /// The event ids of a snapshot's rows, sorted; a doubled row stands twice.
 ///
@@ -96,20 +93,13 @@ fn dead_letter(rows: &RecordBatch, row: usize) -> DeadLetterRow {
     }
 }
 
-/// The table's metadata, all snapshots included. A catalog that is failing is asked again, for a while.
+/// The table's metadata, all snapshots included.
 ///
 /// # Panics
 ///
 /// When it can't be loaded.
 pub async fn metadata(parts: &Parts, table: &TableIdent) -> Arc<TableMetadata> {
-    let mut loaded = parts.catalog.load_table(table, Snapshots::All).await;
-    for _ in 0..PATIENCE {
-        if !matches!(loaded, Err(CatalogError::Unavailable(_))) {
-            break;
-        }
-        loaded = parts.catalog.load_table(table, Snapshots::All).await;
-    }
-    loaded.expect("the table loads").metadata
+    parts.catalog.load_table(table, Snapshots::All).await.expect("the table loads").metadata
 }
 
 async fn files(parts: &Parts, metadata: &TableMetadata, snapshot: &SnapshotRef) -> Vec<RecordBatch> {

@@ -45,15 +45,12 @@ pub enum WhichCatalog {
     First,
     /// Apache Iceberg's own, with an ordinary bucket. It asks for no signature.
     Second,
-    /// The same on two databases that lack each other's tables: an answer of 500 says nothing about what was done.
-    Split,
 }
 
 /// Apache Iceberg's own catalog, as the stack describes it.
 #[derive(Clone, Debug, Deserialize)]
 struct SecondCatalog {
     uri: String,
-    split_uri: String,
     warehouse: String,
     bucket: String,
 }
@@ -85,7 +82,7 @@ impl Stack {
         let stack: Self =
             serde_json::from_slice(&text).expect("the stack's description is not the JSON that it should be");
         match env::var(CATALOG_VARIABLE).as_deref() {
-            Ok("second") => stack.on(WhichCatalog::Second),
+            Ok("second") => stack.on_second_catalog(),
             named => {
                 assert!(named.unwrap_or("first") == "first", "{CATALOG_VARIABLE} must be first or second");
                 stack
@@ -93,24 +90,24 @@ impl Stack {
         }
     }
 
-    /// The same stack with another of its catalogs.
+    /// The same stack with the second catalog in the place of the first.
     ///
     /// # Panics
     ///
-    /// When that one is not up.
+    /// When it is not up.
     #[must_use]
-    pub fn on(mut self, which: WhichCatalog) -> Self {
+    pub fn on_second_catalog(mut self) -> Self {
         let second = self.second_catalog.clone();
         let second = second.expect("the second catalog is not up: run `cargo xtask test --all`");
         self.catalog = Service {
-            endpoint: if which == WhichCatalog::Split { second.split_uri } else { second.uri },
+            endpoint: second.uri,
             region: String::new(),
             access_key_id: String::new(),
             secret_access_key: String::new(),
         };
         self.warehouse = second.warehouse;
         self.table_bucket = second.bucket;
-        self.which = which;
+        self.which = WhichCatalog::Second;
         self
     }
 

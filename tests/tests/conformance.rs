@@ -36,7 +36,7 @@ async fn the_catalog_is_a_catalog() {
     let pipeline = Pipeline::new("conform-catalog", 30).await;
     let habits = match pipeline.stack().which {
         WhichCatalog::First => Habits::SEAWEEDFS,
-        WhichCatalog::Second | WhichCatalog::Split => Habits::ICEBERG,
+        WhichCatalog::Second => Habits::ICEBERG,
     };
     catalog_conformance(&*pipeline.parts().await.catalog, &pipeline.namespace(), &habits).await;
 }

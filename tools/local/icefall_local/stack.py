@@ -37,8 +37,6 @@ class SecondCatalog:
     """Apache Iceberg's own REST catalog; it asks nobody for a signature."""
 
     uri: str
-    split_uri: str
-    """The same on two databases that lack each other's tables: it answers 500 to what has landed, now and then."""
     warehouse: str
     """As a reader is told; the catalog ignores it."""
     bucket: str
