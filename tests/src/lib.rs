@@ -10,12 +10,10 @@ mod event;
 mod lake;
 mod log;
 mod pipeline;
-mod readers;
 mod stack;
 
 pub use event::{TOPIC, click, event};
 pub use lake::{dead_letters, event_ids, metadata};
 pub use log::Log;
 pub use pipeline::{Pipeline, SECRETS, closed_port, reasons};
-pub use readers::{Answers, ask};
 pub use stack::{Service, Stack};

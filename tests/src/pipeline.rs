@@ -22,15 +22,6 @@ pub const SECRETS: [&str; 4] = [
     "ICEFALL__OPS__CREDENTIALS__SECRET_ACCESS_KEY",
     "ICEFALL__QUEUE__CREDENTIALS__SECRET_ACCESS_KEY",
 ];
-/// The declaration of the table that most tests use.
-const CLICKS: &str = r#"
-partition_by = ["hour(event_time)"]
-columns = [
-  { name = "event_id", type = "string", required = true },
-  { name = "user_id", type = "long" },
-  { name = "event_time", type = "timestamptz", required = true },
-]
-"#;
 /// How long an invocation of the committer may take.
 const INVOCATION: Duration = Duration::from_mins(2);
 
@@ -41,7 +32,7 @@ pub struct Pipeline {
     name: String,
     queue_url: String,
     overrides: Vec<(&'static str, String)>,
-    declaration: Option<String>,
+    declares_table: bool,
 }
 
 impl Pipeline {
@@ -54,7 +45,7 @@ impl Pipeline {
         let stack = Stack::from_env();
         let name = format!("{name}-{:08x}", SystemEntropy.bits() >> 32);
         let queue_url = stack.new_queue(&name, visibility_s).await;
-        Self { stack, name, queue_url, overrides: Vec::new(), declaration: Some(CLICKS.to_owned()) }
+        Self { stack, name, queue_url, overrides: Vec::new(), declares_table: true }
     }
 
     /// The same with one setting overridden, as the environment does it.
@@ -68,13 +59,7 @@ impl Pipeline {
     /// The same without the table's columns: then nobody creates it.
     #[must_use]
     pub fn undeclared(&self) -> Self {
-        Self { declaration: None, ..self.clone() }
-    }
-
-    /// The same with a table of other columns: `declaration` is what stands below its name in the settings.
-    #[must_use]
-    pub fn declaring(&self, declaration: &str) -> Self {
-        Self { declaration: Some(declaration.to_owned()), ..self.clone() }
+        Self { declares_table: false, ..self.clone() }
     }
 
     /// The stack that it is on.
@@ -133,8 +118,7 @@ impl Pipeline {
     fn settings(&self) -> String {
         let Stack { warehouse, ops_bucket, catalog, store, ops, queue, .. } = &self.stack;
         let (name, namespace, url) = (&self.name, self.namespace_name(), &self.queue_url);
-        let declared = |declaration| format!("[[table]]\nname = \"{namespace}.clicks\"\n{declaration}\n");
-        let table = self.declaration.as_ref().map(declared).unwrap_or_default();
+        let table = if self.declares_table { declared(&namespace) } else { String::new() };
         format!(
             r#"
 pipeline = "{name}"
@@ -175,6 +159,20 @@ table = "{namespace}.clicks"
             queue = reached(queue),
         )
     }
+}
+
+fn declared(namespace: &str) -> String {
+    format!(
+        r#"[[table]]
+name = "{namespace}.clicks"
+partition_by = ["hour(event_time)"]
+columns = [
+  {{ name = "event_id", type = "string", required = true }},
+  {{ name = "user_id", type = "long" }},
+  {{ name = "event_time", type = "timestamptz", required = true }},
+]
+"#
+    )
 }
 
 fn reached(service: &Service) -> String {
