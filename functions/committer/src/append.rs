@@ -65,7 +65,9 @@ impl FileGroup {
         let mut gathered: BTreeMap<_, Self> = BTreeMap::new();
         for group in groups.filter(|group| !group.files.is_empty()) {
             match gathered.entry((group.schema_id, group.spec_id)) {
-                Entry::Vacant(vacant) => drop(vacant.insert(group)),
+                Entry::Vacant(vacant) => {
+                    vacant.insert(group);
+                }
                 Entry::Occupied(known) => known.into_mut().files.extend(group.files),
             }
         }

@@ -3,7 +3,6 @@
 
 mod bench;
 mod failures;
-mod partitions;
 
 use bench::{Bench, event, raw, record};
 

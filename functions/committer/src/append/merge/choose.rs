@@ -171,7 +171,8 @@ mod tests {
                     list = std::iter::once(ours(total, 0)).chain(kept.map(|(_, one)| one.clone())).collect();
                 }
                 let small = list.iter().filter(|one| one.manifest_length <= 20_000).count();
-                prop_assert!(small <= 10, "{small} small manifests");
+                // Ten, and one more for each doubling that no merge is worth.
+                prop_assert!(small <= 25, "{small} small manifests");
             }
             prop_assert_eq!(list.iter().map(|one| one.manifest_length).sum::<i64>(), added);
             prop_assert!(written <= added * 16, "log2 of 40000 over 1");
