@@ -3,6 +3,7 @@
 
 mod bench;
 mod failures;
+mod partitions;
 
 use bench::{Bench, event, raw, record};
 
