@@ -1,69 +1,8 @@
-"""SAM itself takes the template, and makes of it what Lambda runs. Offline, but for what cargo has yet to fetch.
+"""SAM itself and its linter take the template. Offline."""
 
-The build is the release build of both functions, ten minutes or more the first time; nothing else builds for
-release in the tests, and `cargo lambda build --release` afterwards finds everything done.
-"""
-
-from __future__ import annotations
-
-import os
-import subprocess
-import sys
-import zipfile
-from pathlib import Path
-
-import pytest
-from cloudformation import REPOSITORY, TEMPLATE
-
-PROGRAMS = Path(sys.executable).parent
-LARGEST_ZIP = 50 * 1024 * 1024
-"""What Lambda takes directly (https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html)."""
-
-
-def run(*command: str | Path, seconds: float) -> subprocess.CompletedProcess[str]:
-    """In the repository, with this environment's programs first: SAM looks for cargo-lambda, which looks for ziglang."""
-    environment = {
-        **os.environ,
-        "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
-        "AWS_DEFAULT_REGION": "eu-central-1",
-        "SAM_CLI_TELEMETRY": "0",
-        "RUSTUP_DIST_SERVER": "http://127.0.0.1:9",
-        "RUSTUP_UPDATE_ROOT": "http://127.0.0.1:9",
-    }
-    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=seconds)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    return done
+from cloudformation import TEMPLATE
+from programs import run
 
 
 def test_sam_and_its_linter_accept_the_template():
     assert "is a valid SAM Template" in run("sam", "validate", "--lint", "-t", TEMPLATE, seconds=600).stdout
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("sam")
-    run("sam", "build", "-t", TEMPLATE, "--build-dir", folder, seconds=3600)
-    return folder
-
-
-@pytest.mark.parametrize("function", ["Writer", "Committer"])
-def test_sam_build_makes_a_program_that_lambda_can_start(built: Path, function: str):
-    bootstrap = built / function / "bootstrap"
-    assert os.access(bootstrap, os.X_OK)
-    head = bootstrap.read_bytes()[:20]
-    assert head[:4] == b"\x7fELF" and head[18] == 0x3E, "an ELF program for x86-64"
-
-
-def test_each_function_has_its_own_program(built: Path):
-    assert (built / "Writer" / "bootstrap").read_bytes() != (built / "Committer" / "bootstrap").read_bytes()
-
-
-def test_cargo_lambda_build_makes_both_zips(built: Path):
-    """After SAM's build, whose work it shares: it links nothing anew."""
-    run("cargo", "lambda", "build", "--release", "--output-format", "zip", seconds=1800)
-    for function in ("writer", "committer"):
-        package = REPOSITORY / "target" / "lambda" / function / "bootstrap.zip"
-        with zipfile.ZipFile(package) as archive:
-            (entry,) = archive.infolist()
-        assert (entry.filename, entry.external_attr >> 16 & 0o111) == ("bootstrap", 0o111)
-        assert package.stat().st_size < LARGEST_ZIP

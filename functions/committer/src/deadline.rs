@@ -38,12 +38,13 @@ impl Deadline {
     /// by less is a deadline, and nothing new is begun.
     #[must_use]
     pub(crate) fn before(platform: Timestamp, now: Timestamp) -> Self {
-        let left = if now.since(platform) > LONGEST_INVOCATION {
+        let platform = if now.since(platform) > LONGEST_INVOCATION {
             warn!(deadline_ms = platform.unix_ms(), "the platform names no deadline; working for a minute");
-            WITHOUT_DEADLINE
+            now.plus(WITHOUT_DEADLINE)
         } else {
-            platform.since(now)
+            platform
         };
+        let left = platform.since(now);
         let ending = (left / 10).min(Duration::from_secs(10));
         let reserve = (left / 4).min(Duration::from_mins(1));
         Self { give_up: now.plus(left.saturating_sub(ending)), reserve, platform }

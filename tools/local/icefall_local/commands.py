@@ -76,7 +76,16 @@ def _chaos(options: argparse.Namespace) -> dict[str, Any]:
 def test(workspace: Workspace, options: argparse.Namespace, arguments: Sequence[str]) -> int:
     """All tests on a stack of their own. The stack has the parts and the functions, and no main job."""
     terminal = Terminal(sys.stderr)
+    if options.builds:
+        return _builds(workspace, terminal)
     return _reporting(terminal, lambda: _test(workspace, options, arguments, terminal))
+
+
+def _builds(workspace: Workspace, terminal: Terminal) -> int:
+    """What SAM and cargo-lambda build for release. It needs no stack."""
+    terminal.step("release builds by SAM and cargo-lambda (ten minutes or more)")
+    tests = workspace.repository / "tests" / "deploy" / "builds"
+    return subprocess.run(_pytest(workspace.deployment("python"), tests), cwd=workspace.repository).returncode
 
 
 def _test(workspace: Workspace, options: argparse.Namespace, arguments: Sequence[str], terminal: Terminal) -> int:
@@ -104,7 +113,7 @@ def _test(workspace: Workspace, options: argparse.Namespace, arguments: Sequence
 def _suites(workspace: Workspace, arguments: Sequence[str], everything: bool) -> list[tuple[str, list[str | Path]]]:
     """With arguments of `cargo test`, only what they select; else the tools' own tests too.
 
-    Those of the deployment come last: they build for release, and need an environment of their own.
+    Those of the deployment come last: they need an environment of their own.
     """
     cargo = os.environ.get("CARGO", "cargo")
     keep_going = [] if arguments else ["--no-fail-fast"]
@@ -117,12 +126,13 @@ def _suites(workspace: Workspace, arguments: Sequence[str], everything: bool) ->
     if everything and not arguments:
         tests = workspace.repository / "tests"
         suites.append(("the development loop of cargo-lambda", _pytest(sys.executable, tests / "dev_loop")))
-        suites.append(("tests of the deployment", _pytest(workspace.deployment("python"), tests / "deploy")))
+        promises = [tests / "deploy" / name for name in ("test_promises.py", "test_sam.py")]
+        suites.append(("tests of the deployment", _pytest(workspace.deployment("python"), *promises)))
     return suites
 
 
-def _pytest(python: str | Path, tests: Path) -> list[str | Path]:
-    return [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests]
+def _pytest(python: str | Path, *tests: Path) -> list[str | Path]:
+    return [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
 
 
 _ON_BOTH_CATALOGS = ("promises", "conformance", "refusals", "cases", "readers")

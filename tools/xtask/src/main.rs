@@ -29,8 +29,9 @@ cargo xtask <command>
         [--transactions] [--isolation read_committed|read_uncommitted] [--restart-broker [SIGTERM|SIGKILL]]
         [--sabotage drop|double|alter|lose-dead-letter]
                                                the main job, end to end, verified by two readers
-  test  [--all] [--kafka embedded|apache|HOST:PORT] [arguments of cargo test]
-                                               every test, on a stack of its own; --all: also those that need Java
+  test  [--all | --builds] [--kafka embedded|apache|HOST:PORT] [arguments of cargo test]
+                                               every test, on a stack of its own; --all: also those that need Java;
+                                               --builds: only the release builds by SAM and cargo-lambda
   simulate [--seeds N] [--seed S] [--sabotage]  writer and committer over parts that fail in every way, from one seed
   bench [--json]                               the benchmarks, on release builds
   fuzz  [TARGET...] [--seconds N]              the fuzz targets of tests/fuzz, 60 seconds each
@@ -68,6 +69,10 @@ fn run(command: &str, arguments: &[OsString]) -> Result<ExitCode, StepFailed> {
         "test" => {
             let tools = environments::ensure()?;
             let all = asks_for_all(arguments);
+            if asks_for_builds(arguments) {
+                environments::ensure_deployment()?;
+                return Err(tools.hand_over("icefall_local", command, arguments));
+            }
             if all {
                 environments::ensure_deployment()?;
                 java_parts::ensure()?;
@@ -109,6 +114,10 @@ fn own_arguments(arguments: &[OsString]) -> impl Iterator<Item = &str> {
 
 fn asks_for_all(arguments: &[OsString]) -> bool {
     own_arguments(arguments).any(|argument| argument == "--all")
+}
+
+fn asks_for_builds(arguments: &[OsString]) -> bool {
+    own_arguments(arguments).any(|argument| argument == "--builds")
 }
 
 fn asks_for_apache_kafka(arguments: &[OsString]) -> bool {
