@@ -88,7 +88,7 @@ impl Pipeline {
     pub async fn parts(&self) -> Parts {
         let environment = Environment::from_iter(self.overrides.clone());
         let settings = Settings::parse(&self.settings(), &environment).expect("good settings");
-        Parts::of_settings(settings, &icefall_aws::http_client(), "tests").await.expect("parts")
+        Parts::of_settings(settings, "tests").await.expect("parts")
     }
 
     /// One invocation of a cold writer.

@@ -8,6 +8,8 @@ use std::fmt;
 
 use thiserror::Error;
 
+use crate::reference::References;
+
 /// A key as the file spells it: `catalog.uri`, `route[1].table`.
 #[derive(Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Key(String);
@@ -83,6 +85,8 @@ pub(crate) struct Faults {
     found: Vec<(Key, String)>,
     /// Which environment variable set a key, so that a fault sends the operator to the right place.
     overridden: BTreeMap<Key, String>,
+    /// Secrets that are kept elsewhere: met by the same reading.
+    pub(crate) references: References,
 }
 
 impl Faults {
