@@ -33,6 +33,8 @@ pub struct Pipeline {
     queue_url: String,
     overrides: Vec<(&'static str, String)>,
     declares_table: bool,
+    catalog_sign_in: String,
+    store_keys: String,
 }
 
 impl Pipeline {
@@ -45,7 +47,23 @@ impl Pipeline {
         let stack = Stack::from_env();
         let name = format!("{name}-{:08x}", SystemEntropy.bits() >> 32);
         let queue_url = stack.new_queue(&name, visibility_s).await;
-        Self { stack, name, queue_url, overrides: Vec::new(), declares_table: true }
+        let sign = format!("sign = {{ name = \"s3tables\", region = \"{}\" }}", stack.catalog.region);
+        let catalog_sign_in = format!("{sign}\n{}", credentials(&stack.catalog));
+        let store_keys = credentials(&stack.store);
+        let (overrides, declares_table) = (Vec::new(), true);
+        Self { stack, name, queue_url, overrides, declares_table, catalog_sign_in, store_keys }
+    }
+
+    /// The same with another way to sign in to the catalog: keys of `[catalog]`.
+    #[must_use]
+    pub fn with_catalog_sign_in(&self, keys: impl Into<String>) -> Self {
+        Self { catalog_sign_in: keys.into(), ..self.clone() }
+    }
+
+    /// The same with other keys for the table store: keys of `[store]`.
+    #[must_use]
+    pub fn with_store_keys(&self, keys: impl Into<String>) -> Self {
+        Self { store_keys: keys.into(), ..self.clone() }
     }
 
     /// The same with one setting overridden, as the environment does it.
@@ -115,7 +133,9 @@ impl Pipeline {
         self.name.replace('-', "_")
     }
 
-    fn settings(&self) -> String {
+    /// The text of its settings.
+    #[must_use]
+    pub fn settings(&self) -> String {
         let Stack { warehouse, ops_bucket, catalog, store, ops, queue, .. } = &self.stack;
         let (name, namespace, url) = (&self.name, self.namespace_name(), &self.queue_url);
         let table = if self.declares_table { declared(&namespace) } else { String::new() };
@@ -129,11 +149,12 @@ dead_letters = {{ table = "{namespace}.dead_letters" }}
 [catalog]
 uri = "{uri}"
 warehouse = "{warehouse}"
-sign = {{ name = "s3tables", region = "{region}" }}
-{catalog_key}
+{catalog_sign_in}
 
 [store]
-{store}
+endpoint = "{store_endpoint}"
+region = "{store_region}"
+{store_keys}
 path_style = true
 
 [ops]
@@ -152,9 +173,10 @@ topic = "{TOPIC}"
 table = "{namespace}.clicks"
 "#,
             uri = catalog.endpoint,
-            region = catalog.region,
-            catalog_key = credentials(catalog),
-            store = reached(store),
+            catalog_sign_in = self.catalog_sign_in,
+            store_endpoint = store.endpoint,
+            store_region = store.region,
+            store_keys = self.store_keys,
             ops = reached(ops),
             queue = reached(queue),
         )

@@ -103,6 +103,11 @@ impl Faults {
         self.found.push((key.clone(), problem));
     }
 
+    /// How many were found so far.
+    pub(crate) fn count(&self) -> usize {
+        self.found.len()
+    }
+
     /// A required key is absent. Said once: not when the key or what it stands in is at fault already.
     pub(crate) fn missing(&mut self, key: &Key, remedy: impl fmt::Display) {
         if !self.found.iter().any(|(faulty, _)| faulty.holds(key)) {

@@ -44,6 +44,8 @@ mod validate;
 mod values;
 
 #[cfg(test)]
+mod sign_in_tests;
+#[cfg(test)]
 mod tests;
 
 pub use credentials::{AssumedRole, CredentialsSettings, RoleSource, StaticCredentials};

@@ -278,7 +278,22 @@ section! {
     "tombstones" => tombstones: String,
 }
 
-const SECTIONS: [Section; 15] = [
+/// What may stand in place of any secret, read by [`crate::reference`].
+const KEPT_SECRET: Section = Section {
+    title: "a secret that is kept elsewhere",
+    keys: &[
+        (
+            "secretsmanager",
+            "In place of a secret's text (`secret_access_key`, `session_token`, `token`, `client_secret`, `proxy`): \
+             the name or ARN of a secret of AWS Secrets Manager, fetched when a function starts, with its role: \
+             `secret_access_key = { secretsmanager = \"icefall/store\", key = \"secret\" }`.",
+        ),
+        ("key", "The key of the JSON object that the secret is. Its whole text when absent."),
+        ("ssm", "The name or ARN of a parameter of AWS Systems Manager, in place of `secretsmanager`."),
+    ],
+};
+
+const SECTIONS: [Section; 16] = [
     RawSettings::SECTION,
     RawNetwork::SECTION,
     RawKafka::SECTION,
@@ -286,6 +301,7 @@ const SECTIONS: [Section; 15] = [
     RawSigning::SECTION,
     RawOAuth2::SECTION,
     RawCredentials::SECTION,
+    KEPT_SECRET,
     RawStore::SECTION,
     RawOps::SECTION,
     RawQueue::SECTION,

@@ -96,6 +96,7 @@ impl Read for Secret {
 impl Read for SecretStore {
     fn read(node: Node, key: &Key, faults: &mut Faults) -> Option<Self> {
         let mut entries = table(node, key, faults)?;
+        let before = faults.count();
         let mut take = |name: &str| {
             let node = entries.remove(name)?;
             let text = String::read(node, &key.child(name), faults)?;
@@ -112,7 +113,9 @@ impl Read for SecretStore {
             (Some(id), json_key, None) => Some(Self::SecretsManager { id, json_key }),
             (None, None, Some(name)) => Some(Self::Ssm { name }),
             _ => {
-                faults.missing(key, FORMS);
+                if faults.count() == before {
+                    faults.add(key, format_args!("names no one secret; {FORMS}"));
+                }
                 None
             }
         }

@@ -171,13 +171,15 @@ impl Check<'_> {
                 self.faults.add(&key, "can't be used with external_id; leave out one of the two");
             }
         }
+        let external_id = raw.external_id.clone();
+        let external_id = self.parsed(external_id, &key.child("external_id"), external_id_of);
         let source = match (token_file, pair) {
             (Some(file), _) => RoleSource::WebIdentity(file),
             (None, Some(pair)) => RoleSource::Static(pair?),
             (None, None) => RoleSource::Default,
         };
         let (arn, session_name) = (arn?, session_name?);
-        Some(AssumedRole { arn, session_name, external_id: raw.external_id, sts_endpoint, source })
+        Some(AssumedRole { arn, session_name, external_id, sts_endpoint, source })
     }
 }
 
@@ -194,6 +196,15 @@ fn role_arn(arn: String) -> Result<String, String> {
         ["arn", _, "iam", _, account, role] if !account.is_empty() && role.starts_with("role/") => Ok(arn),
         _ => Err(format!("{arn:?} is no role; write it as arn:aws:iam::<account>:role/<name>")),
     }
+}
+
+/// STS's rule, as for the session's name.
+fn external_id_of(id: String) -> Result<String, String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "_+=,.@:/-".contains(c);
+    if (2..=1224).contains(&id.len()) && id.chars().all(allowed) {
+        return Ok(id);
+    }
+    Err(format!("{id:?} must be 2 to 1224 letters, digits or any of _+=,.@:/-"))
 }
 
 /// STS's rule (<https://docs.aws.amazon.com/STS/latest/APIReference/API_AssumeRole.html>).
