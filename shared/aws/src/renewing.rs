@@ -32,6 +32,13 @@ pub struct Lent<T> {
     pub expires: Option<Timestamp>,
 }
 
+impl<T> fmt::Debug for Lent<T> {
+    /// Its end alone: what is lent may be a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lent").field("expires", &self.expires).finish_non_exhaustive()
+    }
+}
+
 /// Who lends it.
 #[async_trait]
 pub trait Issuer: Send + Sync {

@@ -23,27 +23,30 @@ struct Counter {
     life: Option<Duration>,
 }
 
+#[derive(Debug)]
+struct Asked(Arc<Counter>);
+
 #[async_trait]
-impl Issuer for Arc<Counter> {
+impl Issuer for Asked {
     type Value = u64;
     type Error = io::Error;
 
     async fn issue(&self) -> Result<Lent<u64>, io::Error> {
-        let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        let number = self.0.asked.fetch_add(1, Ordering::SeqCst) + 1;
         // Others come in the meantime.
         tokio::task::yield_now().await;
-        let fails_from = self.fails_from.load(Ordering::SeqCst);
+        let fails_from = self.0.fails_from.load(Ordering::SeqCst);
         if fails_from != NEVER && number >= fails_from {
             return Err(io::Error::other("the issuer is away"));
         }
-        Ok(Lent { value: number, expires: self.life.map(|life| self.clock.now().plus(life)) })
+        Ok(Lent { value: number, expires: self.0.life.map(|life| self.0.clock.now().plus(life)) })
     }
 }
 
 struct Bench {
     clock: Arc<FakeClock>,
     counter: Arc<Counter>,
-    loan: Renewing<Arc<Counter>>,
+    loan: Renewing<Asked>,
 }
 
 impl Bench {
@@ -51,7 +54,7 @@ impl Bench {
         let clock = Arc::new(FakeClock::default());
         let (asked, fails_from) = (AtomicU64::new(0), AtomicU64::new(NEVER));
         let counter = Arc::new(Counter { clock: Arc::clone(&clock), asked, fails_from, life });
-        let loan = Renewing::new(Arc::clone(&counter), Arc::clone(&clock) as Arc<dyn Clock>);
+        let loan = Renewing::new(Asked(Arc::clone(&counter)), Arc::clone(&clock) as Arc<dyn Clock>);
         Self { clock, counter, loan }
     }
 

@@ -19,7 +19,7 @@ use tracing::warn;
 use crate::answer::Answer;
 use crate::config::{SignIn, Signing};
 use crate::dialect::Dialect;
-use crate::error::{CatalogError, Reason, SIGNATURE};
+use crate::error::{CatalogError, SIGNATURE};
 use crate::route::{Base, RouteError};
 use crate::token::TokenEndpoint;
 use crate::transport::{Request, sources};
