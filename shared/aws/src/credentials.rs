@@ -44,15 +44,32 @@ impl CachedCredentials {
         Self(Arc::new(Renewing::new(Provider(SharedCredentialsProvider::new(provider)), clock)))
     }
 
-    /// What is good now.
-    pub async fn current(&self) -> Result<Credentials, CredentialsError> {
+    /// What is good now, and its generation, to name should it be refused.
+    pub async fn current(&self) -> Result<(Credentials, Generation), CredentialsError> {
         self.0.current().await
     }
 
-    /// The keys in use, to name when they are refused.
-    #[must_use]
-    pub fn generation(&self) -> Generation {
-        self.0.generation()
+    /// Makes `call`, and once more when it comes to a denial and there are other keys by then.
+    pub async fn retried<T, E, F>(
+        &self,
+        call: impl Fn() -> F + Send + Sync,
+        is_denial: fn(&E) -> bool,
+    ) -> Result<T, E>
+    where
+        T: Send,
+        E: Send + Sync,
+        F: Future<Output = Result<T, E>> + Send,
+    {
+        // Named before the call: those who are denied together are all tried again with what one of them renews.
+        let used = self.current().await.map(|(_, generation)| generation).ok();
+        let error = match (call().await, used) {
+            (Err(error), Some(_)) if is_denial(&error) => error,
+            (result, _) => return result,
+        };
+        match used {
+            Some(used) if self.renew(used).await => call().await,
+            _ => Err(error),
+        }
     }
 
     /// A service refused `refused`. Whether there are other keys now, with which to try once more.
@@ -71,7 +88,7 @@ impl ProvideCredentials for CachedCredentials {
     where
         Self: 'a,
     {
-        future::ProvideCredentials::new(self.current())
+        future::ProvideCredentials::new(async { self.current().await.map(|(credentials, _)| credentials) })
     }
 }
 

@@ -74,14 +74,14 @@ pub struct Generation(u64);
 
 impl<T: Clone> Held<T> {
     /// The value, while it needs no successor.
-    fn current(&self, now: Timestamp) -> Option<T> {
-        self.lent.as_ref().filter(|_| now < self.renew_at).map(|lent| lent.value.clone())
+    fn current(&self, now: Timestamp) -> Option<(T, Generation)> {
+        self.lent.as_ref().filter(|_| now < self.renew_at).map(|lent| (lent.value.clone(), self.generation))
     }
 
     /// The value, while it is good at all.
-    fn good(&self, now: Timestamp) -> Option<T> {
+    fn good(&self, now: Timestamp) -> Option<(T, Generation)> {
         let good = |lent: &&Lent<T>| lent.expires.is_none_or(|end| now < end);
-        self.lent.as_ref().filter(good).map(|lent| lent.value.clone())
+        self.lent.as_ref().filter(good).map(|lent| (lent.value.clone(), self.generation))
     }
 }
 
@@ -93,32 +93,25 @@ impl<I: Issuer> Renewing<I> {
         Self { issuer, clock, held: RwLock::new(held), asking: Mutex::new(()) }
     }
 
-    /// What is good now.
-    pub async fn current(&self) -> Result<I::Value, I::Error> {
+    /// What is good now, and its generation, to name should it be refused.
+    pub async fn current(&self) -> Result<(I::Value, Generation), I::Error> {
         let held = self.held();
-        if let Some(value) = held.current(self.clock.now()) {
-            return Ok(value);
+        if let Some(current) = held.current(self.clock.now()) {
+            return Ok(current);
         }
         let _asking = match (self.asking.try_lock(), held.good(self.clock.now())) {
             (Ok(asking), _) => asking,
             // Somebody asks already, and the old one is good until then.
-            (Err(_), Some(value)) => return Ok(value),
+            (Err(_), Some(good)) => return Ok(good),
             (Err(_), None) => self.asking.lock().await,
         };
-        if let Some(value) = self.held().current(self.clock.now()) {
-            return Ok(value);
+        if let Some(current) = self.held().current(self.clock.now()) {
+            return Ok(current);
         }
         match self.issuer.issue().await {
             Ok(lent) => Ok(self.hold(lent)),
-            Err(error) => {
-                self.held().good(self.clock.now()).map(|value| self.put_off(value, &error)).ok_or(error)
-            }
+            Err(error) => self.put_off(error),
         }
-    }
-
-    /// The loan in use, to name when it is refused.
-    pub fn generation(&self) -> Generation {
-        self.held().generation
     }
 
     /// A service refused `refused`. Whether there is another one now, with which to try once more.
@@ -132,10 +125,7 @@ impl<I: Issuer> Renewing<I> {
             return false;
         }
         match self.issuer.issue().await {
-            Ok(lent) => {
-                self.hold(lent);
-                self.generation() != refused
-            }
+            Ok(lent) => self.hold(lent).1 != refused,
             Err(error) => {
                 warn!(error = &error as &dyn std::error::Error, "what was refused can't be renewed");
                 false
@@ -156,7 +146,7 @@ impl<I: Issuer> Renewing<I> {
         self.held.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn hold(&self, lent: Lent<I::Value>) -> I::Value {
+    fn hold(&self, lent: Lent<I::Value>) -> (I::Value, Generation) {
         let now = self.clock.now();
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         if held.lent.as_ref().is_none_or(|old| old.value != lent.value) {
@@ -164,18 +154,21 @@ impl<I: Issuer> Renewing<I> {
         }
         held.issued = now;
         held.renew_at = now.plus(lent.expires.map_or(ENDLESS, |end| until_renewal(end.since(now))));
-        let value = lent.value.clone();
+        let current = (lent.value.clone(), held.generation);
         held.lent = Some(lent);
-        value
+        current
     }
 
-    fn put_off(&self, value: I::Value, error: &I::Error) -> I::Value {
+    /// The issuer failed: the old one goes on while it is good.
+    fn put_off(&self, error: I::Error) -> Result<(I::Value, Generation), I::Error> {
+        let now = self.clock.now();
+        let Some(good) = self.held().good(now) else { return Err(error) };
         warn!(
-            error = error as &dyn std::error::Error,
+            error = &error as &dyn std::error::Error,
             "can't be renewed now; the old one is used while it is good"
         );
-        self.held.write().unwrap_or_else(PoisonError::into_inner).renew_at = self.clock.now().plus(PAUSE);
-        value
+        self.held.write().unwrap_or_else(PoisonError::into_inner).renew_at = now.plus(PAUSE);
+        Ok(good)
     }
 }
 

@@ -62,7 +62,7 @@ impl Bench {
         let start = Timestamp::from_unix_ms(FakeClock::default().now().unix_ms());
         let time = start.plus(Duration::from_mins(minutes));
         self.clock.advance(time.since(self.clock.now()));
-        self.loan.current().await
+        Ok(self.loan.current().await?.0)
     }
 
     fn asked(&self) -> u64 {
@@ -96,14 +96,14 @@ async fn the_old_one_is_used_while_it_is_good_and_the_issuer_is_away() {
     assert_eq!(bench.at(0).await.expect("lent"), 1);
     bench.counter.fails_from.store(2, Ordering::SeqCst);
     assert_eq!(bench.at(12).await.expect("still good"), 1);
-    assert_eq!(bench.loan.current().await.expect("still good"), 1);
+    assert_eq!(bench.loan.current().await.expect("still good").0, 1);
     assert_eq!(bench.asked(), 2, "the issuer is left alone for a while");
     assert_eq!(bench.at(13).await.expect("still good"), 1);
     assert_eq!(bench.asked(), 3);
     let gone = bench.at(15).await.expect_err("it has ended");
     assert_eq!(gone.to_string(), "the issuer is away");
     bench.counter.fails_from.store(NEVER, Ordering::SeqCst);
-    assert_eq!(bench.loan.current().await.expect("lent again"), 5);
+    assert_eq!(bench.loan.current().await.expect("lent again").0, 5);
 }
 
 #[tokio::test]
@@ -111,26 +111,27 @@ async fn one_asks_and_all_get_it() {
     let bench = Bench::new(Some(Duration::from_mins(15)));
     let (first, second, third) =
         tokio::join!(bench.loan.current(), bench.loan.current(), bench.loan.current());
-    assert_eq!([first.expect("lent"), second.expect("lent"), third.expect("lent")], [1, 1, 1]);
+    assert_eq!([first.expect("lent").0, second.expect("lent").0, third.expect("lent").0], [1, 1, 1]);
     bench.clock.advance(Duration::from_mins(12));
     let (first, second) = tokio::join!(bench.loan.current(), bench.loan.current());
-    assert_eq!([first.expect("new"), second.expect("the old one meanwhile")], [2, 1]);
+    assert_eq!([first.expect("new").0, second.expect("the old one meanwhile").0], [2, 1]);
 }
 
 #[tokio::test]
 async fn what_is_refused_is_renewed_once_and_not_at_once_again() {
     let bench = Bench::new(Some(Duration::from_mins(15)));
     assert_eq!(bench.at(0).await.expect("lent"), 1);
-    let refused = bench.loan.generation();
+    let (_, refused) = bench.loan.current().await.expect("lent");
     assert!(!bench.loan.renew(refused).await, "it is too fresh for a newer one to help");
     bench.clock.advance(Duration::from_mins(1));
     assert!(bench.loan.renew(refused).await);
     assert!(bench.loan.renew(refused).await, "somebody else renewed it already");
-    assert_eq!((bench.loan.current().await.expect("lent"), bench.asked()), (2, 2));
+    assert_eq!((bench.loan.current().await.expect("lent").0, bench.asked()), (2, 2));
     bench.counter.fails_from.store(3, Ordering::SeqCst);
     bench.clock.advance(Duration::from_mins(1));
-    assert!(!bench.loan.renew(bench.loan.generation()).await);
-    assert_eq!(bench.loan.current().await.expect("the old one"), 2);
+    let (_, refused) = bench.loan.current().await.expect("lent");
+    assert!(!bench.loan.renew(refused).await);
+    assert_eq!(bench.loan.current().await.expect("the old one").0, 2);
 }
 
 #[tokio::test]
@@ -141,9 +142,9 @@ async fn what_is_offered_takes_the_place_of_asking() {
         bench.loan.offer(Lent { value, expires });
     };
     offer(100, 15);
-    assert_eq!(bench.loan.current().await.expect("offered"), 100);
+    assert_eq!(bench.loan.current().await.expect("offered").0, 100);
     bench.clock.advance(Duration::from_mins(9));
     offer(101, 15);
     bench.clock.advance(Duration::from_mins(9));
-    assert_eq!((bench.loan.current().await.expect("offered"), bench.asked()), (101, 0));
+    assert_eq!((bench.loan.current().await.expect("offered").0, bench.asked()), (101, 0));
 }

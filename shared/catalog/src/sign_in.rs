@@ -119,8 +119,8 @@ impl Authorizer {
             Self::SigV4(signer) => signer.prove(request, headers).await,
             Self::Bearer(token) => bearer(request, token.clone(), Generation::default()),
             Self::OAuth2(tokens) => {
-                let token = tokens.current().await?;
-                bearer(request, token, tokens.generation())
+                let (token, generation) = tokens.current().await?;
+                bearer(request, token, generation)
             }
         }
     }
@@ -148,12 +148,11 @@ fn bearer(request: &Request, token: Secret, generation: Generation) -> Result<Pr
 
 impl Signer {
     async fn prove(&self, request: &Request, headers: &HeaderMap) -> Result<Proof, CatalogError> {
-        let credentials = self.signing.credentials.current().await.map_err(|error| {
+        let (credentials, generation) = self.signing.credentials.current().await.map_err(|error| {
             let message = format!("no credentials to sign with: {}", sources(&error));
             CatalogError::Denied(request.reason(message))
         })?;
         let headers = self.signature(request, headers, &credentials)?;
-        let generation = self.signing.credentials.generation();
         Ok(Proof { headers, secrets: secrets(&credentials), generation })
     }
 

@@ -141,7 +141,7 @@ impl Secrets<'_> {
         let url = format!("{endpoint}/");
         let headers = [("content-type", CONTENT_TYPE), ("x-amz-target", service.target)];
         let request = Signable { method: "POST", url: &url, headers: &headers, body: body.as_bytes() };
-        let keys = self.keys.current().await.map_err(|error| Problem::Keys(causes(&error)))?;
+        let (keys, _) = self.keys.current().await.map_err(|error| Problem::Keys(causes(&error)))?;
         let scope = Scope { name: service.name, region, time: self.clock.now() };
         let signature = sign(&request, &scope, &keys).map_err(|error| Problem::Keys(causes(&error)))?;
         let request = client.post(&url).headers(signature).body(body.to_owned());

@@ -93,16 +93,12 @@ impl SqsQueue {
     }
 
     /// Makes `call`, and once more when it was denied and there are newer credentials.
-    async fn signed<T, F>(&self, call: impl Fn() -> F) -> Result<T, QueueError>
+    async fn signed<T, F>(&self, call: impl Fn() -> F + Send + Sync) -> Result<T, QueueError>
     where
-        F: Future<Output = Result<T, QueueError>>,
+        T: Send,
+        F: Future<Output = Result<T, QueueError>> + Send,
     {
-        let result = call().await;
-        let used = self.credentials.generation();
-        match result {
-            Err(QueueError::Denied { .. }) if self.credentials.renew(used).await => call().await,
-            result => result,
-        }
+        self.credentials.retried(call, |error| matches!(error, QueueError::Denied { .. })).await
     }
 
     fn error(&self, kind: Kind, operation: Operation, source: impl Into<crate::error::Source>) -> QueueError {

@@ -70,16 +70,12 @@ impl S3Store {
     }
 
     /// Makes `call`, and once more when it was denied and there are newer credentials.
-    async fn signed<T, F>(&self, call: impl Fn() -> F) -> Result<T, StoreError>
+    async fn signed<T, F>(&self, call: impl Fn() -> F + Send + Sync) -> Result<T, StoreError>
     where
-        F: Future<Output = Result<T, StoreError>>,
+        T: Send,
+        F: Future<Output = Result<T, StoreError>> + Send,
     {
-        let result = call().await;
-        let used = self.credentials.generation();
-        match result {
-            Err(StoreError::Denied { .. }) if self.credentials.renew(used).await => call().await,
-            result => result,
-        }
+        self.credentials.retried(call, |error| matches!(error, StoreError::Denied { .. })).await
     }
 
     /// Reads an object or a range of it, again when its body breaks off.
