@@ -85,7 +85,7 @@ section! {
     "ca_bundle" => ca_bundle: String,
     /// A proxy that HTTPS connections go through: `http://[user:password@]host:port`. `HTTPS_PROXY` when
     /// absent; empty: none.
-    "proxy" => proxy: Secret,
+    "proxy" => proxy: String,
     /// Hosts that are reached without the proxy: names, domains, addresses and networks, separated by
     /// commas. `NO_PROXY` when absent.
     "no_proxy" => no_proxy: String,
@@ -284,7 +284,7 @@ const KEPT_SECRET: Section = Section {
     keys: &[
         (
             "secretsmanager",
-            "In place of a secret's text (`secret_access_key`, `session_token`, `token`, `client_secret`, `proxy`): \
+            "In place of a secret's text (`secret_access_key`, `session_token`, `token`, `client_secret`): \
              the name or ARN of a secret of AWS Secrets Manager, fetched when a function starts, with its role: \
              `secret_access_key = { secretsmanager = \"icefall/store\", key = \"secret\" }`.",
         ),

@@ -26,7 +26,7 @@ pub(crate) fn network(
     let ca_bundle = raw.ca_bundle.or_else(|| environment.first(&["AWS_CA_BUNDLE"]).map(|(_, path)| path));
     let ca_bundle = ca_bundle.filter(|path| !path.is_empty()).map(|path| environment.home().join(path));
     let (proxy_key, proxy) = match raw.proxy {
-        Some(proxy) => (key.child("proxy"), Some(proxy)),
+        Some(proxy) => (key.child("proxy"), Some(Secret::new(proxy))),
         None => match environment.first(&["HTTPS_PROXY", "https_proxy"]) {
             Some((name, url)) => (Key::named(name), Some(Secret::new(url))),
             None => (key, None),

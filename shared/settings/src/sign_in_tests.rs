@@ -125,6 +125,9 @@ fn the_network_is_the_settings_and_else_the_environments() {
     assert!(error.contains("https_proxy: is no URL of an HTTP proxy") && !error.contains("hush"), "{error}");
     let wrong = format!("{LEAST}[network]\nproxy = 'http://'\n");
     assert!(fault(&wrong).starts_with("network.proxy: is no URL"), "{}", fault(&wrong));
+    // It would have to be fetched through itself.
+    let kept = format!("{LEAST}[network]\nproxy = {{ ssm = '/proxy' }}\n");
+    assert_eq!(fault(&kept), "network.proxy: must be a string, and is a table");
 }
 
 const REFERRING: &str = "access_key_id = 'A', secret_access_key = { secretsmanager = 'icefall/store', key = 'k' }, \
