@@ -43,23 +43,25 @@ pub(crate) fn wanted(settings: &Settings) -> Result<Vec<Wanted>, iceberg::Error>
     Ok(tables.into_iter().map(|(name, definition)| Wanted { name, definition }).collect())
 }
 
-/// Makes sure that the tables are there. Gives those that are, and how many are not.
+/// Makes sure that the tables are there. Gives those that are, and how many are not. A catalog that can't be
+/// reached is an error at once: asking it for the other tables would only take time.
 pub(crate) async fn ensure(
     catalog: &dyn Catalog,
     wanted: &[Wanted],
-) -> (Vec<(TableName, LoadedTable)>, usize) {
+) -> Result<(Vec<(TableName, LoadedTable)>, usize), TableFailure> {
     let mut loaded = Vec::new();
     let mut missing = 0;
     for table in wanted {
         match ensure_one(catalog, table).await {
             Ok(found) => loaded.push((table.name.clone(), found)),
+            Err(failure) if failure.is_unreachable() => return Err(failure),
             Err(failure) => {
                 error!(table = %table.name, error = &failure as &dyn std::error::Error, "the table is not there; its records wait");
                 missing += 1;
             }
         }
     }
-    (loaded, missing)
+    Ok((loaded, missing))
 }
 
 async fn ensure_one(catalog: &dyn Catalog, table: &Wanted) -> Result<LoadedTable, TableFailure> {

@@ -121,6 +121,7 @@ async fn note(
         Err(failure) => {
             committer.ports.metrics.table_failed(table);
             state.report.failed_tables += 1;
+            state.catalog_is_gone |= failure.is_unreachable();
             state.report.waiting += deliveries.len();
             error!(
                 %table,
