@@ -219,7 +219,8 @@ pub(crate) async fn read_request(stream: &mut (impl AsyncRead + Unpin + ?Sized))
 fn parse(bytes: &[u8]) -> Option<Request> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
     let (head, body) = (String::from_utf8_lossy(bytes.get(..end)?).into_owned(), bytes.get(end + 4..)?);
-    let request = Request { head, body: body.to_vec() };
+    let request = Request { head, body: Vec::new() };
     let length = request.header("content-length").map_or(Some(0), |length| length.parse().ok())?;
-    (body.len() >= length).then_some(request)
+    // Copied once, when it is whole.
+    (body.len() >= length).then(|| Request { body: body.to_vec(), ..request })
 }
