@@ -53,6 +53,9 @@ pub struct Pipeline {
     overrides: Vec<(&'static str, String)>,
     /// Tables and routes as TOML.
     tables: String,
+    /// Keys of `[catalog]` and `[store]`.
+    catalog_sign_in: String,
+    store_keys: String,
 }
 
 impl Pipeline {
@@ -73,8 +76,26 @@ impl Pipeline {
     pub async fn on(stack: Stack, name: &str, visibility_s: u32) -> Self {
         let name = format!("{name}-{:08x}", SystemEntropy.bits() >> 32);
         let queue_url = stack.new_queue(&name, visibility_s).await;
-        let pipeline = Self { stack, name, queue_url, overrides: Vec::new(), tables: String::new() };
+        let catalog_sign_in = match stack.which {
+            WhichCatalog::First => signing(&stack.catalog),
+            WhichCatalog::Second | WhichCatalog::Split => String::new(),
+        };
+        let store_keys = credentials(&stack.store);
+        let (overrides, tables) = (Vec::new(), String::new());
+        let pipeline = Self { stack, name, queue_url, overrides, tables, catalog_sign_in, store_keys };
         pipeline.declaring(&format!("{TABLE}{ROUTE}"))
+    }
+
+    /// The same with another way to sign in to the catalog: keys of `[catalog]`.
+    #[must_use]
+    pub fn with_catalog_sign_in(&self, keys: impl Into<String>) -> Self {
+        Self { catalog_sign_in: keys.into(), ..self.clone() }
+    }
+
+    /// The same with other keys for the table store: keys of `[store]`.
+    #[must_use]
+    pub fn with_store_keys(&self, keys: impl Into<String>) -> Self {
+        Self { store_keys: keys.into(), ..self.clone() }
     }
 
     /// The same with one setting overridden, as the environment does it.
@@ -149,7 +170,7 @@ impl Pipeline {
     pub async fn parts(&self) -> Parts {
         let environment = Environment::from_iter(self.overrides.clone());
         let settings = Settings::parse(&self.settings(), &environment).expect("good settings");
-        Parts::of_settings(settings, &icefall_aws::http_client(), "tests").await.expect("parts")
+        Parts::of_settings(settings, "tests").await.expect("parts")
     }
 
     /// One invocation of a cold writer.
@@ -189,7 +210,9 @@ impl Pipeline {
         self.name.replace('-', "_")
     }
 
-    fn settings(&self) -> String {
+    /// The text of its settings.
+    #[must_use]
+    pub fn settings(&self) -> String {
         let Stack { warehouse, ops_bucket, catalog, store, ops, queue, .. } = &self.stack;
         let (name, namespace, url) = (&self.name, self.namespace_name(), &self.queue_url);
         format!(
@@ -202,10 +225,12 @@ dead_letters = {{ table = "{namespace}.dead_letters" }}
 [catalog]
 uri = "{uri}"
 warehouse = "{warehouse}"
-{signing}
+{catalog_sign_in}
 
 [store]
-{store}
+endpoint = "{store_endpoint}"
+region = "{store_region}"
+{store_keys}
 path_style = true
 
 [ops]
@@ -221,9 +246,11 @@ url = "{url}"
 {tables}
 "#,
             uri = catalog.endpoint,
-            signing = if self.stack.which == WhichCatalog::First { signing(catalog) } else { String::new() },
+            catalog_sign_in = self.catalog_sign_in,
+            store_endpoint = store.endpoint,
+            store_region = store.region,
+            store_keys = self.store_keys,
             tables = self.tables,
-            store = reached(store),
             ops = reached(ops),
             queue = reached(queue),
         )

@@ -3,7 +3,6 @@
 #![expect(clippy::expect_used, reason = "tests fail by panicking")]
 
 use clap::Parser;
-use icefall_aws::http_client;
 use icefall_cli::{Arguments, Desk, run};
 use icefall_parts::{Parts, ops_lister};
 use icefall_tests::{Pipeline, click, event, event_ids, metadata};
@@ -12,7 +11,7 @@ use serde_json::Value;
 /// `icefall quarantine <arguments> --json` with the settings of `pipeline`.
 async fn icefall(pipeline: &Pipeline, arguments: &[&str]) -> Value {
     let Parts { settings, catalog, tables, ops, queue, clock, entropy, .. } = pipeline.parts().await;
-    let lister = ops_lister(&settings, &http_client()).await;
+    let lister = ops_lister(&settings).await.expect("a lister");
     let desk = Desk { catalog, tables, ops, lister, queue, clock, entropy };
     let line = ["icefall", "quarantine"].iter().chain(arguments).chain(&["--json"]);
     let arguments = Arguments::try_parse_from(line).expect("a command line");

@@ -14,6 +14,7 @@ use tracing::{error, info, warn};
 use crate::collect::{Bounds, collect};
 use crate::deadline::Deadline;
 use crate::ensure::{Wanted, ensure, wanted};
+use crate::failure::TableFailure;
 use crate::hold::Hold;
 use crate::ledger_store::LedgerStore;
 use crate::outbox::{Outboxes, Progress};
@@ -28,6 +29,9 @@ pub enum DrainError {
     /// The queue can't be read.
     #[error("the commit queue can't be read; batch manifests wait in it")]
     Queue(#[from] QueueError),
+    /// The catalog can't be reached. Nothing was taken from the queue.
+    #[error("the catalog can't be reached; batch manifests wait in the queue")]
+    Catalog(#[source] TableFailure),
     /// Some tables could not be settled, or are missing.
     #[error(
         "{tables} tables could not be settled and {messages} messages stay queued; the log names each with its reason"
@@ -84,6 +88,8 @@ pub(crate) struct State {
     /// Suspects that are being taken and that are not settled yet.
     pub(crate) suspects: HashMap<Receipt, MessageId>,
     pub(crate) sweep: Sweep,
+    /// The catalog could not be reached: what is still queued is left there.
+    pub(crate) catalog_is_gone: bool,
 }
 
 impl Committer {
@@ -136,7 +142,7 @@ impl Committer {
         brought: Vec<Received>,
         platform_deadline: Timestamp,
         after_round: &(dyn Fn() + Sync),
-    ) -> Result<(), QueueError> {
+    ) -> Result<(), DrainError> {
         let Ports { queue, clock, .. } = &self.ports;
         let hold = Hold::new(queue.as_ref(), clock.as_ref(), self.settings.committer.hold);
         hold.add(&brought);
@@ -151,10 +157,10 @@ impl Committer {
         hold: &Hold<'_>,
         deadline: Deadline,
         after_round: &(dyn Fn() + Sync),
-    ) -> Result<(), QueueError> {
+    ) -> Result<(), DrainError> {
         state.sweep = self.sweep().await;
-        state.report.failed_tables += self.begin(state, deadline).await;
-        while deadline.allows_work(self.ports.clock.now()) {
+        state.report.failed_tables += self.begin(state, deadline).await?;
+        while deadline.allows_work(self.ports.clock.now()) && !state.catalog_is_gone {
             let messages = self.gather(hold, std::mem::take(&mut brought), deadline).await?;
             if messages.is_empty() {
                 if state.report.rounds == 0 {
@@ -198,8 +204,9 @@ impl Committer {
     }
 
     /// Ensures the tables, and delivers what an earlier invocation may have left in their outboxes.
-    async fn begin(&self, state: &mut State, deadline: Deadline) -> usize {
-        let (loaded, missing) = ensure(&self.ports, &self.tables).await;
+    async fn begin(&self, state: &mut State, deadline: Deadline) -> Result<usize, DrainError> {
+        let ensured = ensure(&self.ports, &self.tables).await;
+        let (loaded, missing) = ensured.map_err(DrainError::Catalog)?;
         for (name, table) in loaded {
             self.ports.metrics.table_metadata_size(&name, table.answer_bytes);
             let branch = self.branch(&name);
@@ -218,7 +225,7 @@ impl Committer {
             }
         }
         round::deliver(self, state, deadline).await;
-        missing
+        Ok(missing)
     }
 
     fn tell_age(&self, table: &Table) {

@@ -49,8 +49,12 @@ pub(crate) fn wanted(settings: &Settings) -> Result<Vec<Wanted>, iceberg::Error>
     Ok(tables.into_iter().map(|(name, definition)| Wanted { name, definition }).collect())
 }
 
-/// Makes sure that the tables are there. Gives those that are, and how many are not.
-pub(crate) async fn ensure(ports: &Ports, wanted: &[Wanted]) -> (Vec<(TableName, LoadedTable)>, usize) {
+/// Makes sure that the tables are there. Gives those that are, and how many are not. A catalog that can't be
+/// reached is an error at once: asking it for the other tables would only take time.
+pub(crate) async fn ensure(
+    ports: &Ports,
+    wanted: &[Wanted],
+) -> Result<(Vec<(TableName, LoadedTable)>, usize), TableFailure> {
     let mut loaded = Vec::new();
     let mut missing = 0;
     let catalog = ports.catalog.as_ref();
@@ -59,6 +63,7 @@ pub(crate) async fn ensure(ports: &Ports, wanted: &[Wanted]) -> (Vec<(TableName,
     while let Some((table, found)) = found.next().await {
         match found {
             Ok(found) => loaded.push((table.name.clone(), found)),
+            Err(failure) if failure.is_unreachable() => return Err(failure),
             Err(failure) => {
                 ports.metrics.table_failed(&table.name);
                 error!(table = %table.name, error = &failure as &dyn std::error::Error, "the table is not there; its records wait");
@@ -66,7 +71,7 @@ pub(crate) async fn ensure(ports: &Ports, wanted: &[Wanted]) -> (Vec<(TableName,
             }
         }
     }
-    (loaded, missing)
+    Ok((loaded, missing))
 }
 
 async fn ensure_one(catalog: &dyn Catalog, table: &Wanted) -> Result<LoadedTable, TableFailure> {

@@ -66,6 +66,15 @@ pub enum TableFailure {
 }
 
 impl TableFailure {
+    /// Whether the catalog can't be reached at all, for any table.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        match self {
+            Self::Load(error) => matches!(error, CatalogError::Unreachable(_)),
+            Self::Refused { outcome, .. } => *outcome == "unreachable",
+            _ => false,
+        }
+    }
+
     /// The failure that a commit which was neither made nor left open comes to.
     pub(crate) fn refused(outcome: &CommitOutcome) -> Self {
         let name = outcome.name();

@@ -83,6 +83,7 @@ impl From<DrainError> for Diagnostic {
     fn from(error: DrainError) -> Self {
         let error_type = match &error {
             DrainError::Queue(_) => "Icefall.QueueUnreadable",
+            DrainError::Catalog(_) => "Icefall.CatalogUnreachable",
             DrainError::Tables { .. } => "Icefall.TablesNotSettled",
             DrainError::Event(_) => "Icefall.EventUnreadable",
         };

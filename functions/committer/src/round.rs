@@ -192,6 +192,7 @@ async fn note(
             committer.ports.metrics.table_failed(table);
             state.report.failed_tables += 1;
             let swept = sweep(committer, state, deliveries, &failure).await;
+            state.catalog_is_gone |= failure.is_unreachable();
             state.report.waiting += deliveries.len() - swept.len();
             error!(
                 %table,

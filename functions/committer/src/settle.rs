@@ -31,6 +31,11 @@ use crate::table::{Table, ident};
 /// Attempts at one table in one round. Conflicts are rare, so more than a few in a row mean a table
 /// that others commit to all the time; the next round goes on.
 const MAX_ATTEMPTS: u32 = 20;
+/// Attempts of which the outcome is unknown. A catalog that answers loads and no commit is failing, and
+/// an invocation that waits for it settles no other table.
+const MAX_UNKNOWN: u32 = 5;
+
+const UNKNOWN: &str = "unknown";
 
 /// The first pause between two attempts; doubled each time, half of it random.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -85,16 +90,17 @@ impl Settler<'_> {
         branch: &Branch,
         deliveries: &[Delivery],
     ) -> Result<Settled, TableFailure> {
-        let mut last = String::new();
+        let (mut last, mut unknown) = (String::new(), 0);
         for attempt in 1..=MAX_ATTEMPTS {
             match self.attempt(name, branch, deliveries, attempt == 1).await? {
                 Attempt::Done(settled) => return Ok(settled),
                 Attempt::Again(outcome, reason) => {
                     warn!(table = %name, attempt, outcome, %reason, "the commit is decided anew on what the catalog shows");
                     last = format!("{outcome}: {reason}");
+                    unknown += u32::from(outcome == UNKNOWN);
                 }
             }
-            if !self.deadline.allows_work(self.ports.clock.now()) {
+            if unknown == MAX_UNKNOWN || !self.deadline.allows_work(self.ports.clock.now()) {
                 return Err(TableFailure::NotSettled { attempts: attempt, last });
             }
             self.pause(attempt).await;
@@ -129,7 +135,7 @@ impl Settler<'_> {
             }
             CommitOutcome::Unknown(reason) => {
                 self.ports.metrics.commit_unknown(name);
-                Ok(Attempt::Again("unknown", reason))
+                Ok(Attempt::Again(UNKNOWN, reason))
             }
             refused => Err(TableFailure::refused(&refused)),
         }

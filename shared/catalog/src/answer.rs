@@ -7,8 +7,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use aws_credential_types::Credentials;
 use bytes::Bytes;
+use icefall_clock::Timestamp;
+use icefall_secret::Secret;
 use serde_json::Value;
 
 /// Longest message that is kept, in characters.
@@ -22,6 +23,8 @@ pub(crate) struct Answer {
     pub(crate) error_type: Option<String>,
     /// How long the server asks to wait.
     pub(crate) retry_after: Option<Duration>,
+    /// The server's own time.
+    pub(crate) date: Option<Timestamp>,
     pub(crate) body: Bytes,
 }
 
@@ -39,8 +42,8 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// Reads the body of an answer, without `credentials` in case it echoes them.
-    pub(crate) fn read(answer: &Answer, credentials: Option<&Credentials>) -> Self {
+    /// Reads the body of an answer, without `secrets` in case it echoes them.
+    pub(crate) fn read(answer: &Answer, secrets: &[Secret]) -> Self {
         let text = String::from_utf8_lossy(&answer.body);
         let (kind, message) = match serde_json::from_str::<Value>(&text) {
             Ok(json) => (kind_of(&json), message_of(&json).unwrap_or_else(|| text.to_string())),
@@ -49,14 +52,14 @@ impl Refusal {
         let kind = kind.or_else(|| answer.error_type.clone()).map(|kind| bare_kind(&kind));
         Self {
             kind: kind.filter(|kind| !kind.is_empty()),
-            message: shorten(&without_secrets(&message, credentials)),
+            message: shorten(&without_secrets(&message, secrets)),
         }
     }
 }
 
-/// `error.type` of the Iceberg REST specification, or `__type` and `code` of AWS services.
+/// `error.type` of the Iceberg REST specification, `__type` and `code` of AWS services, `error` of OAuth 2.0.
 fn kind_of(json: &Value) -> Option<String> {
-    let places = ["/error/type", "/__type", "/code", "/Code", "/type"];
+    let places = ["/error/type", "/__type", "/code", "/Code", "/type", "/error"];
     first_string(json, &places)
 }
 
@@ -94,16 +97,10 @@ fn without_tags(text: &str) -> String {
         .collect()
 }
 
-fn without_secrets(message: &str, credentials: Option<&Credentials>) -> String {
+fn without_secrets(message: &str, secrets: &[Secret]) -> String {
     let message = message.split("The Canonical String").next().unwrap_or_default();
-    let mut message = message.to_owned();
-    if let Some(credentials) = credentials {
-        let secrets = [Some(credentials.secret_access_key()), credentials.session_token()];
-        for secret in secrets.into_iter().flatten().filter(|secret| !secret.is_empty()) {
-            message = message.replace(secret, "***");
-        }
-    }
-    message
+    let secrets = secrets.iter().map(Secret::expose).filter(|secret| !secret.is_empty());
+    secrets.fold(message.to_owned(), |message, secret| message.replace(secret, "***"))
 }
 
 /// One line without stack, of bounded length.
@@ -129,7 +126,7 @@ mod tests {
 
     fn read(body: &str) -> Refusal {
         let body = Bytes::copy_from_slice(body.as_bytes());
-        Refusal::read(&Answer { status: 400, error_type: None, retry_after: None, body }, None)
+        Refusal::read(&Answer { status: 400, error_type: None, retry_after: None, date: None, body }, &[])
     }
 
     #[test]
@@ -150,9 +147,17 @@ mod tests {
             status: 403,
             error_type: Some("ForbiddenException:http://internal/".to_owned()),
             retry_after: None,
+            date: None,
             body: Bytes::from_static(b"{}"),
         };
-        assert_eq!(Refusal::read(&header, None).kind.as_deref(), Some("ForbiddenException"));
+        assert_eq!(Refusal::read(&header, &[]).kind.as_deref(), Some("ForbiddenException"));
+    }
+
+    #[test]
+    fn oauth_errors_are_read() {
+        let refusal = read(r#"{"error":"invalid_client","error_description":"no such client"}"#);
+        assert_eq!(refusal.kind.as_deref(), Some("invalid_client"));
+        assert_eq!(refusal.message, "no such client");
     }
 
     #[test]
@@ -174,11 +179,11 @@ mod tests {
 
     #[test]
     fn echoed_secrets_are_taken_out() {
-        let credentials = Credentials::new("AKID", "the-secret", Some("the-token".into()), None, "test");
+        let secrets = ["the-secret", "the-token"].map(|text| Secret::new(text.to_owned()));
         let body = Bytes::from_static(
             br#"{"message":"bad the-secret the-token. The Canonical String for this request should have been x"}"#,
         );
-        let answer = Answer { status: 403, error_type: None, retry_after: None, body };
-        assert_eq!(Refusal::read(&answer, Some(&credentials)).message, "bad *** ***.");
+        let answer = Answer { status: 403, error_type: None, retry_after: None, date: None, body };
+        assert_eq!(Refusal::read(&answer, &secrets).message, "bad *** ***.");
     }
 }

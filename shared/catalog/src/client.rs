@@ -23,7 +23,9 @@ use crate::retry::{Progress, Repeatable, wait};
 use crate::route::{Base, RouteError, Routes};
 use crate::transport::{Failure, Request, Transport};
 use crate::wire::{self, TablesPage, WireError};
-use crate::{Catalog, Commit, CommitOutcome, LoadedTable, Namespace, NewTable, Snapshots};
+use crate::{
+    Catalog, Commit, CommitOutcome, LoadedTable, Namespace, NewTable, Snapshots, StorageCredentials,
+};
 
 /// The id of a new table's partition spec.
 const FIRST_SPEC_ID: i32 = 0;
@@ -34,6 +36,7 @@ pub struct RestCatalog {
     base: Base,
     warehouse: String,
     limits: Limits,
+    vended_credentials: bool,
     dialect: &'static Dialect,
     transport: Transport,
     clock: Arc<dyn Clock>,
@@ -46,6 +49,7 @@ pub struct RestCatalog {
 struct Session {
     routes: Routes,
     honours_idempotency: bool,
+    has_credentials: bool,
 }
 
 impl RestCatalog {
@@ -55,15 +59,15 @@ impl RestCatalog {
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
     ) -> Result<Self, CatalogError> {
-        let CatalogConfig { uri, warehouse, signing, limits } = config;
+        let (warehouse, limits, vended_credentials) =
+            (config.warehouse.clone(), config.limits, config.vended_credentials);
         let fault = |message: String| {
             CatalogError::Misconfigured(Reason::new(Operation::LoadConfig, warehouse.clone(), message))
         };
-        let base = Base::parse(&uri).map_err(|error| fault(error.to_string()))?;
-        let dialect = Dialect::of_signing_name(signing.as_ref().map(|signing| signing.name.as_str()));
-        let transport = Transport::new(signing, dialect, &limits, Arc::clone(&clock))
-            .map_err(|error| fault(error.to_string()))?;
-        Ok(Self { base, warehouse, limits, dialect, transport, clock, entropy, session: OnceCell::new() })
+        let base = Base::parse(&config.uri).map_err(|error| fault(error.to_string()))?;
+        let transport = Transport::new(config, &base, Arc::clone(&clock)).map_err(fault)?;
+        let (dialect, session) = (transport.dialect(), OnceCell::new());
+        Ok(Self { base, warehouse, limits, vended_credentials, dialect, transport, clock, entropy, session })
     }
 
     /// What the catalog said about itself; asked for until it has answered once.
@@ -82,29 +86,32 @@ impl RestCatalog {
         Ok(Session {
             routes: Routes::new(self.base.clone(), &server),
             honours_idempotency: server.honours_idempotency(),
+            has_credentials: server.has_credentials(),
         })
     }
 
     /// Sends what changes nothing, again if need be.
     async fn read(&self, request: &Request) -> Result<Answer, CatalogError> {
-        match self.send(request, Repeatable::Always).await {
-            // The provider is asked again, and may have newer credentials by now.
-            Err(CatalogError::Denied(reason)) if reason.says_expired() => {
-                self.send(request, Repeatable::Always).await
-            }
-            result => result,
-        }
+        self.send(request, Repeatable::Always).await
     }
 
-    /// Sends `request` as often as it may be.
+    /// Sends `request` as often as it may be, and once more when a refusal could be put right: a refused request has
+    /// changed nothing.
     async fn send(&self, request: &Request, repeatable: Repeatable) -> Result<Answer, CatalogError> {
         let started = self.clock.now();
-        let mut tries = 0;
+        let (mut tries, mut corrected) = (0, false);
         loop {
-            let Failure { error, retry_after } = match self.transport.send(request).await {
+            let Failure { error, retry_after, refused } = match self.transport.send(request).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
+            if let Some(refused) = refused.filter(|_| !corrected)
+                && self.transport.correct(&refused).await
+            {
+                corrected = true;
+                warn!(%error, "trying again with what is newer");
+                continue;
+            }
             tries += 1;
             let progress = Progress { tries, elapsed: self.clock.now().since(started), retry_after };
             let next = wait(&self.limits, repeatable, &error, progress, self.entropy.as_ref());
@@ -123,7 +130,8 @@ impl RestCatalog {
         let subject = table.to_string();
         let url = self.session().await?.routes.table(table, parameters);
         let url = located(Operation::LoadTable, &subject, url)?;
-        let request = Request::get(Operation::LoadTable, subject, url);
+        let mut request = Request::get(Operation::LoadTable, subject, url);
+        request.with_credentials = self.vended_credentials;
         let answer = self.read(&request).await?;
         wire::table(&answer.body).map_err(|error| malformed(&request, &answer, &error))
     }
@@ -146,7 +154,9 @@ impl RestCatalog {
             properties: new.properties.clone().into_iter().collect(),
         };
         let body = encoded(Operation::CreateTable, &subject, &body)?;
-        Ok(Request::post(Operation::CreateTable, subject, url, body))
+        let mut request = Request::post(Operation::CreateTable, subject, url, body);
+        request.with_credentials = self.vended_credentials;
+        Ok(request)
     }
 
     async fn committed(&self, table: &TableIdent, commit: &Commit) -> Result<LoadedTable, CatalogError> {
@@ -199,6 +209,19 @@ impl Catalog for RestCatalog {
             Ok(answered) => CommitOutcome::Committed(Box::new(answered)),
             Err(failure) => CommitOutcome::from_failure(failure),
         }
+    }
+
+    /// From the endpoint for them where the catalog has it; else the table is loaded, which brings them too.
+    async fn storage_credentials(&self, table: &TableIdent) -> Result<Vec<StorageCredentials>, CatalogError> {
+        let session = self.session().await?;
+        if !session.has_credentials {
+            return self.load_table(table, Snapshots::Refs).await.map(|loaded| loaded.credentials());
+        }
+        let subject = table.to_string();
+        let url = located(Operation::LoadCredentials, &subject, session.routes.credentials(table))?;
+        let request = Request::get(Operation::LoadCredentials, subject, url);
+        let answer = self.read(&request).await?;
+        wire::credentials(&answer.body).map_err(|error| malformed(&request, &answer, &error))
     }
 
     async fn create_namespace(&self, namespace: &NamespaceIdent) -> Result<(), CatalogError> {

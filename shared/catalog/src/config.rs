@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use aws_credential_types::provider::SharedCredentialsProvider;
+use icefall_aws::{CachedCredentials, Network};
+use icefall_secret::Secret;
 use serde::Deserialize;
 
 /// A catalog, and how it is reached.
@@ -18,10 +19,42 @@ pub struct CatalogConfig {
     pub uri: String,
     /// The warehouse's name, as the catalog wants it: an ARN, a bucket's location, an account. May be empty.
     pub warehouse: String,
-    /// How requests are signed; `None`: they aren't.
-    pub signing: Option<Signing>,
+    /// How requests prove who sends them.
+    pub sign_in: SignIn,
+    /// Whether tables are asked for together with credentials for their files.
+    pub vended_credentials: bool,
+    /// What stands between.
+    pub network: Network,
     /// Time-outs, sizes and retries.
     pub limits: Limits,
+}
+
+/// How requests prove who sends them.
+#[derive(Clone, Debug)]
+pub enum SignIn {
+    /// They don't.
+    Unsigned,
+    /// Each is signed.
+    SigV4(Signing),
+    /// Each carries this token, which never changes.
+    Bearer(Secret),
+    /// Each carries a token that is fetched for a client's id and secret.
+    OAuth2(ClientCredentials),
+}
+
+/// A client that fetches tokens (OAuth 2.0, RFC 6749, section 4.4).
+#[derive(Clone, Debug)]
+pub struct ClientCredentials {
+    /// Where tokens are fetched; `None`: `v1/oauth/tokens` below the catalog's base.
+    pub token_endpoint: Option<String>,
+    /// The client's id.
+    pub client_id: String,
+    /// The client's secret.
+    pub client_secret: Secret,
+    /// What the token is to be good for.
+    pub scope: String,
+    /// Whom the token is for, where the issuer wants to know.
+    pub audience: Option<String>,
 }
 
 /// How requests are signed (AWS Signature Version 4).
@@ -31,8 +64,8 @@ pub struct Signing {
     pub name: String,
     /// The region to sign for.
     pub region: String,
-    /// Asked before every try, so that rotated credentials are seen. Wrap a slow one in a cache.
-    pub credentials: SharedCredentialsProvider,
+    /// Asked before every try.
+    pub credentials: CachedCredentials,
 }
 
 impl fmt::Debug for Signing {
@@ -86,7 +119,13 @@ pub(crate) struct ServerConfig {
     /// For how long it remembers keys; absent: it knows none.
     #[serde(default)]
     idempotency_key_lifetime: Option<String>,
+    /// What can be asked of it; absent: what every catalog has.
+    #[serde(default)]
+    endpoints: Option<Vec<String>>,
 }
+
+/// The endpoint for a table's credentials alone, as catalogs list it.
+const CREDENTIALS: &str = "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials";
 
 impl ServerConfig {
     /// What goes between `/v1/` and the rest of every path. Never built by us: S3 Tables wants the encoded ARN
@@ -103,6 +142,13 @@ impl ServerConfig {
     /// Whether the catalog promises to honour `Idempotency-Key`.
     pub(crate) fn honours_idempotency(&self) -> bool {
         self.idempotency_key_lifetime.is_some()
+    }
+
+    /// Whether a table's credentials can be asked for without the table.
+    pub(crate) fn has_credentials(&self) -> bool {
+        self.endpoints
+            .as_ref()
+            .is_some_and(|endpoints| endpoints.iter().any(|endpoint| endpoint == CREDENTIALS))
     }
 
     fn setting(&self, key: &str) -> Option<&str> {

@@ -138,6 +138,8 @@ static RULES: &[Rule] = &[
     kind("InvalidClientTokenId", Meaning::Denied),
     kind("InvalidSignatureException", Meaning::Denied),
     kind("MissingAuthenticationToken", Meaning::Denied),
+    kind("RequestExpired", Meaning::Denied),
+    kind("RequestTimeTooSkewed", Meaning::Denied),
     kind("UnrecognizedClientException", Meaning::Denied),
     kind("NoSuchTableException", Meaning::NotFound),
     kind("NoSuchNamespaceException", Meaning::NotFound),

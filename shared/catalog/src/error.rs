@@ -9,10 +9,14 @@ use std::fmt;
 /// What was asked of the catalog.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Operation {
+    /// Fetching a token.
+    SignIn,
     /// Reading the catalog's own configuration.
     LoadConfig,
     /// Loading a table.
     LoadTable,
+    /// Asking for the credentials for a table's files.
+    LoadCredentials,
     /// Creating a table.
     CreateTable,
     /// Committing to a table.
@@ -28,8 +32,10 @@ pub enum Operation {
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::SignIn => "fetching a token for catalog",
             Self::LoadConfig => "reading the configuration of catalog",
             Self::LoadTable => "loading table",
+            Self::LoadCredentials => "asking for the credentials of table",
             Self::CreateTable => "creating table",
             Self::Commit => "committing to table",
             Self::LoadNamespace => "loading namespace",
@@ -110,7 +116,12 @@ pub struct Reason {
     pub request: Option<String>,
     /// What these credentials likely have to be permitted for this, as this catalog names it.
     pub needs: &'static [&'static str],
+    /// What is worth checking when the catalog does not let us in.
+    pub check: &'static str,
 }
+
+/// What to check of a signature.
+pub(crate) const SIGNATURE: &str = "access key, secret, session token, signing region and the clock";
 
 impl Reason {
     /// A reason that no answer gave.
@@ -124,13 +135,8 @@ impl Reason {
             message: message.into(),
             request: None,
             needs: &[],
+            check: SIGNATURE,
         }
-    }
-
-    /// Whether the catalog says that the credentials have expired.
-    pub(crate) fn says_expired(&self) -> bool {
-        let says = |text: &str| text.to_ascii_lowercase().contains("expired");
-        says(&self.message) || self.kind.as_deref().is_some_and(says)
     }
 
     /// A request that was not recognised says nothing about permissions.
@@ -140,11 +146,11 @@ impl Reason {
     }
 
     fn remedy(&self) -> String {
-        let check = "check access key, secret, session token, signing region and the clock";
+        let check = self.check;
         if self.needs.is_empty() || self.is_about_the_signature() {
-            return check.to_owned();
+            return format!("check {check}");
         }
-        format!("the role likely lacks {} on it; if it has that, {check}", self.needs.join(" and "))
+        format!("the role likely lacks {} on it; if it has that, check {check}", self.needs.join(" and "))
     }
 }
 

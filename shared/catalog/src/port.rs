@@ -30,6 +30,12 @@ pub trait Catalog: fmt::Debug + Send + Sync {
     /// Commits to a table, once. See [`CommitOutcome`] for what each answer proves.
     async fn commit(&self, table: &TableIdent, commit: &Commit) -> CommitOutcome;
 
+    /// Credentials for the table's files, newer than those that came when it was loaded; none if the catalog
+    /// hands out none.
+    async fn storage_credentials(&self, table: &TableIdent) -> Result<Vec<StorageCredentials>, CatalogError> {
+        self.load_table(table, Snapshots::Refs).await.map(|loaded| loaded.credentials())
+    }
+
     /// Creates a namespace; [`CatalogError::AlreadyExists`] when it is there.
     async fn create_namespace(&self, namespace: &NamespaceIdent) -> Result<(), CatalogError>;
 
@@ -48,6 +54,9 @@ pub trait Catalog: fmt::Debug + Send + Sync {
         }
     }
 }
+
+/// The property in which catalogs hand out the id of a key for S3.
+pub const ACCESS_KEY_ID: &str = "s3.access-key-id";
 
 /// Which snapshots a loaded table lists.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -85,6 +94,16 @@ impl LoadedTable {
     ) -> Self {
         let (config, storage_credentials) = (BTreeMap::new(), Vec::new());
         Self { metadata, references, metadata_location, answer_bytes: 0, config, storage_credentials }
+    }
+
+    /// The credentials that came with it. Older catalogs put them into the configuration; those are good for
+    /// the table's location.
+    #[must_use]
+    pub fn credentials(&self) -> Vec<StorageCredentials> {
+        if !self.storage_credentials.is_empty() || !self.config.contains_key(ACCESS_KEY_ID) {
+            return self.storage_credentials.clone();
+        }
+        vec![StorageCredentials { prefix: self.metadata.location().to_owned(), config: self.config.clone() }]
     }
 }
 

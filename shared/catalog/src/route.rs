@@ -45,6 +45,11 @@ impl Base {
         self.url(&format!("v1/config{query}"))
     }
 
+    /// Where the catalog itself issues tokens, if it does.
+    pub(crate) fn tokens(&self) -> Result<Url, RouteError> {
+        self.url("v1/oauth/tokens")
+    }
+
     fn url(&self, path: &str) -> Result<Url, RouteError> {
         let url = format!("{}/{path}", self.0);
         let parsed = Url::parse(&url).map_err(|_| RouteError::Name(path.to_owned()))?;
@@ -95,6 +100,12 @@ impl Routes {
         let namespace = self.namespace_segment(table.namespace())?;
         let name = segment(table.name())?;
         self.below(&format!("/{namespace}/tables/{name}{}", query(parameters)))
+    }
+
+    /// The credentials for a table's files.
+    pub(crate) fn credentials(&self, table: &TableIdent) -> Result<Url, RouteError> {
+        let namespace = self.namespace_segment(table.namespace())?;
+        self.below(&format!("/{namespace}/tables/{}/credentials", segment(table.name())?))
     }
 
     fn below(&self, path: &str) -> Result<Url, RouteError> {

@@ -7,21 +7,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_credential_types::Credentials;
-use aws_credential_types::provider::ProvideCredentials as _;
+use aws_smithy_types::date_time::{DateTime, Format};
 use bytes::{Bytes, BytesMut};
-use icefall_clock::Clock;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use icefall_clock::{Clock, Timestamp};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Method, Response, Url};
 use tracing::debug;
 use uuid::Uuid;
 
 use crate::answer::{Answer, Refusal, shorten};
-use crate::config::{Limits, Signing};
+use crate::config::{CatalogConfig, Limits};
 use crate::dialect::{self, Dialect, Meaning};
 use crate::error::{CatalogError, Operation, Reason};
-use crate::sign::{Scope, Signable, sign};
+use crate::route::Base;
+use crate::sign_in::{Authorizer, Proof, Refused};
 
+const ACCESS_DELEGATION: HeaderName = HeaderName::from_static("x-iceberg-access-delegation");
+const VENDED_CREDENTIALS: HeaderValue = HeaderValue::from_static("vended-credentials");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -36,16 +38,19 @@ pub(crate) struct Request {
     /// JSON.
     pub(crate) body: Option<Bytes>,
     pub(crate) idempotency_key: Option<Uuid>,
+    /// Whether credentials for the table's files are asked for as well.
+    pub(crate) with_credentials: bool,
 }
 
 impl Request {
     pub(crate) fn get(operation: Operation, subject: String, url: Url) -> Self {
-        Self { operation, subject, method: Method::GET, url, body: None, idempotency_key: None }
+        let (body, idempotency_key, with_credentials) = (None, None, false);
+        Self { operation, subject, method: Method::GET, url, body, idempotency_key, with_credentials }
     }
 
     pub(crate) fn post(operation: Operation, subject: String, url: Url, body: Vec<u8>) -> Self {
         let body = Some(Bytes::from(body));
-        Self { operation, subject, method: Method::POST, url, body, idempotency_key: None }
+        Self { method: Method::POST, body, ..Self::get(operation, subject, url) }
     }
 
     /// A reason that this request's answer didn't give, or gave in its own way.
@@ -71,10 +76,13 @@ impl Request {
         if let Some(key) = key {
             headers.insert(IDEMPOTENCY_KEY, key);
         }
+        if self.with_credentials {
+            headers.insert(ACCESS_DELEGATION, VENDED_CREDENTIALS);
+        }
         headers
     }
 
-    fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         self.body.as_deref().unwrap_or_default()
     }
 }
@@ -85,11 +93,13 @@ pub(crate) struct Failure {
     pub(crate) error: CatalogError,
     /// How long the server asks to wait.
     pub(crate) retry_after: Option<Duration>,
+    /// What may be put right about it.
+    pub(crate) refused: Option<Refused>,
 }
 
 impl From<CatalogError> for Failure {
     fn from(error: CatalogError) -> Self {
-        Self { error, retry_after: None }
+        Self { error, retry_after: None, refused: None }
     }
 }
 
@@ -97,41 +107,41 @@ impl From<CatalogError> for Failure {
 #[derive(Debug)]
 pub(crate) struct Transport {
     http: reqwest::Client,
-    signing: Option<Signing>,
+    authorizer: Authorizer,
     dialect: &'static Dialect,
     clock: Arc<dyn Clock>,
     answer_bytes: usize,
 }
 
 impl Transport {
-    pub(crate) fn new(
-        signing: Option<Signing>,
-        dialect: &'static Dialect,
-        limits: &Limits,
-        clock: Arc<dyn Clock>,
-    ) -> Result<Self, reqwest::Error> {
-        let http = reqwest::Client::builder()
-            .user_agent(concat!("icefall/", env!("CARGO_PKG_VERSION")))
-            .redirect(reqwest::redirect::Policy::none())
-            .http1_only()
-            .no_proxy()
-            .no_gzip()
-            .no_brotli()
-            .no_deflate()
-            .no_zstd()
-            .referer(false)
-            .connect_timeout(limits.connect_timeout)
-            .timeout(limits.request_timeout)
-            // A function is frozen between invocations: connections that sat idle are not to be trusted.
-            .pool_idle_timeout(Duration::from_secs(20))
-            .build()?;
-        Ok(Self { http, signing, dialect, clock, answer_bytes: limits.answer_bytes })
+    /// For the catalog at `base`. The error says what is wrong with the settings.
+    pub(crate) fn new(config: CatalogConfig, base: &Base, clock: Arc<dyn Clock>) -> Result<Self, String> {
+        let CatalogConfig { sign_in, network, limits, warehouse, .. } = config;
+        let http = network.reqwest().map_err(|error| error.to_string())?;
+        let http = client(http, &limits).map_err(|error| sources(&error))?;
+        let authorizer = Authorizer::new(sign_in, base, &http, &warehouse, Arc::clone(&clock));
+        let authorizer = authorizer.map_err(|error| error.to_string())?;
+        let dialect = authorizer.dialect();
+        Ok(Self { http, authorizer, dialect, clock, answer_bytes: limits.answer_bytes })
+    }
+
+    /// What is particular to this catalog.
+    pub(crate) fn dialect(&self) -> &'static Dialect {
+        self.dialect
+    }
+
+    /// Puts right what may have been wrong with a refused request; `false`: there is nothing to try again with.
+    pub(crate) async fn correct(&self, refused: &Refused) -> bool {
+        self.authorizer.correct(refused).await
     }
 
     /// Sends `request` once. `Ok` is an answer of success, read to its end.
     pub(crate) async fn send(&self, request: &Request) -> Result<Answer, Failure> {
-        let credentials = self.credentials(request).await?;
-        let headers = self.headers(request, credentials.as_ref())?;
+        let mut headers = request.headers();
+        let proof = self.authorizer.prove(request, &headers).await;
+        let proof = proof.map_err(|error| self.unproven(request, error))?;
+        headers.extend(proof.headers.clone());
+        headers.insert(ACCEPT, JSON);
         let started = self.clock.now();
         let result = self.exchange(request, headers).await;
         let answer =
@@ -141,8 +151,19 @@ impl Transport {
         if answer.is_success() {
             return Ok(answer);
         }
-        let error = self.refused(request, &answer, credentials.as_ref());
-        Err(Failure { error, retry_after: answer.retry_after })
+        let error = self.refused(request, &answer, &proof);
+        let refused = matches!(error, CatalogError::Denied(_)).then(|| Refused::new(&proof, &answer));
+        Err(Failure { error, retry_after: answer.retry_after, refused })
+    }
+
+    /// Keys or a token that are missing are most likely a lack of permissions too.
+    fn unproven(&self, request: &Request, error: CatalogError) -> CatalogError {
+        match error {
+            CatalogError::Denied(reason) if reason.operation == request.operation => {
+                CatalogError::Denied(Reason { needs: self.dialect.permissions(request.operation), ..reason })
+            }
+            other => other,
+        }
     }
 
     async fn exchange(&self, request: &Request, headers: HeaderMap) -> Result<Answer, CatalogError> {
@@ -159,16 +180,14 @@ impl Transport {
         let header = |name: HeaderName| Some(response.headers().get(name)?.to_str().ok()?.to_owned());
         let error_type = header(HeaderName::from_static("x-amzn-errortype"));
         let retry_after = header(RETRY_AFTER).and_then(|seconds| seconds.trim().parse().ok());
-        let mut body = BytesMut::new();
-        let lost = |error| unanswered(request, error);
-        while let Some(chunk) = response.chunk().await.map_err(lost)? {
-            if body.len() + chunk.len() > self.answer_bytes {
-                return Err(self.oversized(request, status));
-            }
-            body.extend_from_slice(&chunk);
-        }
+        let date = header(DATE).and_then(|date| DateTime::from_str(&date, Format::HttpDate).ok());
+        let date =
+            date.and_then(|date| u64::try_from(date.to_millis().ok()?).ok()).map(Timestamp::from_unix_ms);
+        let read =
+            body(&mut response, self.answer_bytes).await.map_err(|error| unanswered(request, error))?;
+        let body = read.ok_or_else(|| self.oversized(request, status))?;
         let retry_after = retry_after.map(Duration::from_secs);
-        Ok(Answer { status, error_type, retry_after, body: body.freeze() })
+        Ok(Answer { status, error_type, retry_after, date, body })
     }
 
     fn oversized(&self, request: &Request, status: u16) -> CatalogError {
@@ -177,13 +196,14 @@ impl Transport {
         CatalogError::Malformed(reason)
     }
 
-    fn refused(&self, request: &Request, answer: &Answer, credentials: Option<&Credentials>) -> CatalogError {
-        let refusal = Refusal::read(answer, credentials);
+    fn refused(&self, request: &Request, answer: &Answer, proof: &Proof) -> CatalogError {
+        let refusal = Refusal::read(answer, &proof.secrets);
         let meaning = dialect::meaning(answer.status, &refusal);
         let reason = Reason {
             status: Some(answer.status),
             kind: refusal.kind,
             needs: self.dialect.permissions(request.operation),
+            check: self.authorizer.check(),
             ..request.reason(refusal.message)
         };
         match meaning {
@@ -197,34 +217,35 @@ impl Transport {
             Meaning::Unclear => CatalogError::Unavailable(reason),
         }
     }
+}
 
-    async fn credentials(&self, request: &Request) -> Result<Option<Credentials>, CatalogError> {
-        let Some(signing) = &self.signing else { return Ok(None) };
-        let provided = signing.credentials.provide_credentials().await;
-        provided.map(Some).map_err(|error| {
-            let message = format!("no credentials to sign with: {}", sources(&error));
-            CatalogError::Denied(Reason {
-                needs: self.dialect.permissions(request.operation),
-                ..request.reason(message)
-            })
-        })
-    }
+/// The client is kept plain, so that what is sent is what was signed.
+fn client(http: reqwest::ClientBuilder, limits: &Limits) -> Result<reqwest::Client, reqwest::Error> {
+    http.user_agent(concat!("icefall/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .http1_only()
+        .no_gzip()
+        .no_brotli()
+        .no_deflate()
+        .no_zstd()
+        .referer(false)
+        .connect_timeout(limits.connect_timeout)
+        .timeout(limits.request_timeout)
+        // A function is frozen between invocations: connections that sat idle are not to be trusted.
+        .pool_idle_timeout(Duration::from_secs(20))
+        .build()
+}
 
-    /// All headers, those of the signature last: it covers the others.
-    fn headers(
-        &self,
-        request: &Request,
-        credentials: Option<&Credentials>,
-    ) -> Result<HeaderMap, CatalogError> {
-        let mut headers = request.headers();
-        if let (Some(signing), Some(credentials)) = (&self.signing, credentials) {
-            let scope = Scope { name: &signing.name, region: &signing.region, time: self.clock.now() };
-            let signature = signature(request, &headers, &scope, credentials)?;
-            headers.extend(signature);
+/// An answer's body; `None` when it is longer than `limit`.
+pub(crate) async fn body(response: &mut Response, limit: usize) -> Result<Option<Bytes>, reqwest::Error> {
+    let mut body = BytesMut::new();
+    while let Some(chunk) = response.chunk().await? {
+        if body.len() + chunk.len() > limit {
+            return Ok(None);
         }
-        headers.insert(ACCEPT, JSON);
-        Ok(headers)
+        body.extend_from_slice(&chunk);
     }
+    Ok(Some(body.freeze()))
 }
 
 /// What a conflict is depends on what was asked: nothing that is only read can conflict.
@@ -234,24 +255,6 @@ fn conflict(reason: Reason) -> CatalogError {
         Operation::CreateTable | Operation::CreateNamespace => CatalogError::AlreadyExists(reason),
         _ => CatalogError::Rejected(reason),
     }
-}
-
-fn signature(
-    request: &Request,
-    headers: &HeaderMap,
-    scope: &Scope<'_>,
-    credentials: &Credentials,
-) -> Result<HeaderMap, CatalogError> {
-    let headers: Vec<(&str, &str)> =
-        headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?))).collect();
-    let signable = Signable {
-        method: request.method.as_str(),
-        url: request.url.as_str(),
-        headers: &headers,
-        body: request.bytes(),
-    };
-    sign(&signable, scope, credentials)
-        .map_err(|error| CatalogError::Misconfigured(request.reason(error.to_string())))
 }
 
 /// A request without a complete answer: nothing was sent when there was no connection, else anything is possible.
@@ -269,7 +272,7 @@ fn unanswered(request: &Request, error: reqwest::Error) -> CatalogError {
 }
 
 /// An error with all that caused it.
-fn sources(error: &dyn std::error::Error) -> String {
+pub(crate) fn sources(error: &dyn std::error::Error) -> String {
     let chain = std::iter::successors(Some(error), |error| error.source());
     let texts: Vec<String> = chain.map(ToString::to_string).collect();
     texts.join(": ")

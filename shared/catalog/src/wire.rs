@@ -54,17 +54,13 @@ pub(crate) fn table(body: &[u8]) -> Result<LoadedTable, WireError> {
     let answer_bytes = body.len() as u64;
     let body: TableBody<'_> = serde_json::from_slice(body)?;
     let metadata = body.metadata.filter(|raw| raw.get() != "null").ok_or(WireError::NoMetadata)?;
-    let storage_credentials = body.storage_credentials.unwrap_or_default();
     Ok(LoadedTable {
         references: Arc::new(references_in(metadata.get())?),
         metadata: Arc::new(metadata_of(metadata.get())?),
         metadata_location: body.metadata_location.filter(|location| !location.is_empty()),
         answer_bytes,
         config: strings(body.config),
-        storage_credentials: storage_credentials
-            .into_iter()
-            .map(|part| StorageCredentials { prefix: part.prefix, config: strings(part.config) })
-            .collect(),
+        storage_credentials: storage_credentials(body.storage_credentials.unwrap_or_default()),
     })
 }
 
@@ -77,6 +73,25 @@ fn references_in(metadata: &str) -> Result<BTreeMap<String, SnapshotReference>, 
     }
     let read: References = serde_json::from_str(metadata).map_err(WireError::Metadata)?;
     Ok(read.refs.unwrap_or_default())
+}
+
+/// `LoadCredentialsResponse` of the REST specification.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct CredentialsAnswer {
+    storage_credentials: Vec<CredentialsBody>,
+}
+
+/// The credentials for a table's files.
+pub(crate) fn credentials(body: &[u8]) -> Result<Vec<StorageCredentials>, WireError> {
+    let body: CredentialsAnswer = serde_json::from_slice(body)?;
+    Ok(storage_credentials(body.storage_credentials))
+}
+
+fn storage_credentials(parts: Vec<CredentialsBody>) -> Vec<StorageCredentials> {
+    let part =
+        |part: CredentialsBody| StorageCredentials { prefix: part.prefix, config: strings(part.config) };
+    parts.into_iter().map(part).collect()
 }
 
 /// Parses metadata, and once more with the specification's defaults in place of what is missing.

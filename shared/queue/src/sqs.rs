@@ -9,14 +9,13 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_sdk_sqs::Client;
-use aws_sdk_sqs::config::{BehaviorVersion, Builder, Region};
+use aws_sdk_sqs::config::{BehaviorVersion, Builder, IdentityCache, Region};
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::operation::receive_message::ReceiveMessageOutput;
 use aws_sdk_sqs::types::{BatchResultErrorEntry, Message, MessageSystemAttributeName, QueueAttributeName};
 use futures::future::join_all;
-use icefall_aws::{CallLimits, Kind, SharedHttpClient, entry_failure, failure};
+use icefall_aws::{CachedCredentials, CallLimits, Kind, SharedHttpClient, entry_failure, failure};
 
 use crate::batches::{MAX_ENTRIES, batches};
 use crate::{CommitQueue, MessageId, Operation, QueueError, Receipt, Received};
@@ -41,8 +40,8 @@ pub struct SqsConfig {
     pub endpoint: Option<String>,
     /// The region, which is signed too.
     pub region: String,
-    /// Where credentials come from, asked again before they expire.
-    pub credentials: SharedCredentialsProvider,
+    /// Where credentials come from.
+    pub credentials: CachedCredentials,
 }
 
 /// A standard queue of SQS.
@@ -50,6 +49,7 @@ pub struct SqsConfig {
 pub struct SqsQueue {
     client: Client,
     url: String,
+    credentials: CachedCredentials,
     limits: CallLimits,
     /// In whole seconds; the queue's own visibility time-out without.
     hidden_for: Option<i32>,
@@ -84,17 +84,29 @@ impl SqsQueue {
             .behavior_version(BehaviorVersion::latest())
             .http_client(http)
             .region(Region::new(config.region))
-            .credentials_provider(config.credentials)
+            .credentials_provider(config.credentials.clone())
+            // They are cached already, by what can also renew them.
+            .identity_cache(IdentityCache::no_cache())
             .retry_config(limits.retry())
             .timeout_config(limits.timeout());
         sdk.set_endpoint_url(config.endpoint);
-        Self { client: Client::from_conf(sdk.build()), url: config.url, limits, hidden_for: None }
+        let SqsConfig { url, credentials, .. } = config;
+        Self { client: Client::from_conf(sdk.build()), url, credentials, limits, hidden_for: None }
     }
 
     /// Hides what it receives for `span` in place of the queue's own visibility time-out.
     #[must_use]
     pub fn hiding_for(self, span: Duration) -> Self {
         Self { hidden_for: Some(seconds(span)), ..self }
+    }
+
+    /// Makes `call`, and once more when it was denied and there are newer credentials.
+    async fn signed<T, F>(&self, call: impl Fn() -> F + Send + Sync) -> Result<T, QueueError>
+    where
+        T: Send,
+        F: Future<Output = Result<T, QueueError>> + Send,
+    {
+        self.credentials.retried(call, |error| matches!(error, QueueError::Denied { .. })).await
     }
 
     fn error(&self, kind: Kind, operation: Operation, source: impl Into<crate::error::Source>) -> QueueError {
@@ -150,6 +162,10 @@ impl SqsQueue {
     }
 
     async fn request(&self, change: Change<'_>) -> Result<Outcome, QueueError> {
+        self.signed(|| self.request_once(change)).await
+    }
+
+    async fn request_once(&self, change: Change<'_>) -> Result<Outcome, QueueError> {
         match change {
             Change::Send(bodies) => self.send_batch(bodies).await,
             Change::Delete(receipts) => self.delete_batch(receipts).await,
@@ -195,6 +211,10 @@ impl SqsQueue {
 
     /// One request for up to ten messages.
     async fn receive_batch(&self, max: usize, wait: Duration) -> Result<Vec<Received>, QueueError> {
+        self.signed(|| self.receive_once(max, wait)).await
+    }
+
+    async fn receive_once(&self, max: usize, wait: Duration) -> Result<Vec<Received>, QueueError> {
         let request = self
             .client
             .receive_message()

@@ -1,10 +1,11 @@
 //! What the SQS adapter makes of every kind of answer, above all of those that succeed in part.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_credential_types::Credentials;
-use aws_credential_types::provider::SharedCredentialsProvider;
-use icefall_aws::{CallLimits, http_client};
+use icefall_aws::{CachedCredentials, CallLimits, http_client};
+use icefall_clock::SystemClock;
 use icefall_queue::{CommitQueue, QueueError, Receipt, SqsConfig, SqsQueue};
 use icefall_testkit::{Reply, ScriptedServer};
 
@@ -22,7 +23,7 @@ async fn served(script: impl IntoIterator<Item = Reply>) -> (ScriptedServer, Sqs
         url: format!("{}/0/q", server.url()),
         endpoint: Some(server.url()),
         region: "eu-central-1".to_owned(),
-        credentials: SharedCredentialsProvider::new(credentials),
+        credentials: CachedCredentials::new(credentials, Arc::new(SystemClock)),
     };
     (server, SqsQueue::with_limits(config, http_client(), LIMITS))
 }

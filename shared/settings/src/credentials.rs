@@ -3,14 +3,11 @@
 //! Catalog, store, ops bucket and queue each have their own: nothing works because it happens to share
 //! an environment variable with something else.
 
-use aws_config::default_provider::credentials::DefaultCredentialsChain;
-use aws_config::provider_config::ProviderConfig;
-use aws_credential_types::Credentials;
-use aws_credential_types::provider::SharedCredentialsProvider;
-use aws_smithy_runtime_api::client::http::SharedHttpClient;
+use std::path::PathBuf;
 
-use crate::secret::Secret;
-use crate::values::Region;
+use icefall_secret::Secret;
+
+use crate::values::HttpUrl;
 
 /// Where the keys come from.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -19,6 +16,8 @@ pub enum CredentialsSettings {
     Default,
     /// These.
     Static(StaticCredentials),
+    /// A role, lent by the token service (STS).
+    Role(AssumedRole),
 }
 
 /// A key pair.
@@ -32,53 +31,28 @@ pub struct StaticCredentials {
     pub session_token: Option<Secret>,
 }
 
-impl CredentialsSettings {
-    /// A provider of these keys for the AWS clients. Nothing is fetched before it is first asked. The
-    /// default chain uses `http` (where it has to ask a service) and `region` (for the token service).
-    pub async fn provider(&self, region: &Region, http: &SharedHttpClient) -> SharedCredentialsProvider {
-        match self {
-            Self::Default => SharedCredentialsProvider::new(default_chain(region, http).await),
-            Self::Static(keys) => SharedCredentialsProvider::new(keys.to_aws()),
-        }
-    }
+/// A role, and who asks for it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct AssumedRole {
+    /// The role.
+    pub arn: String,
+    /// What the session goes by in the logs of the role's account.
+    pub session_name: String,
+    /// What the role's owner wants to be told.
+    pub external_id: Option<String>,
+    /// The token service; absent: AWS's own of the part's region.
+    pub sts_endpoint: Option<HttpUrl>,
+    /// Who asks.
+    pub source: RoleSource,
 }
 
-async fn default_chain(region: &Region, http: &SharedHttpClient) -> DefaultCredentialsChain {
-    let region = aws_config::Region::new(region.as_str().to_owned());
-    let config = ProviderConfig::without_region().with_http_client(http.clone());
-    DefaultCredentialsChain::builder().configure(config).region(region).build().await
-}
-
-impl StaticCredentials {
-    /// The same as the SDK's type.
-    #[must_use]
-    pub fn to_aws(&self) -> Credentials {
-        let token = self.session_token.as_ref().map(|token| token.expose().to_owned());
-        Credentials::new(
-            &self.access_key_id,
-            self.secret_access_key.expose(),
-            token,
-            None,
-            "icefall settings",
-        )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn static_keys_reach_the_sdk_whole_and_print_nowhere() {
-        let keys = StaticCredentials {
-            access_key_id: "AKID".to_owned(),
-            secret_access_key: Secret::new("hush".to_owned()),
-            session_token: Some(Secret::new("quiet".to_owned())),
-        };
-        let aws = keys.to_aws();
-        assert_eq!((aws.access_key_id(), aws.secret_access_key()), ("AKID", "hush"));
-        assert_eq!(aws.session_token(), Some("quiet"));
-        let printed = format!("{keys:?} {aws:?}");
-        assert!(!printed.contains("hush") && !printed.contains("quiet"), "{printed}");
-    }
+/// Who asks for a role.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum RoleSource {
+    /// The AWS default chain: in a function, its own role.
+    Default,
+    /// The holder of these keys.
+    Static(StaticCredentials),
+    /// The bearer of the token in this file, which is read anew each time.
+    WebIdentity(PathBuf),
 }

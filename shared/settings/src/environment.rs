@@ -8,10 +8,13 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::fault::SettingsError;
-use crate::values::Region;
+use crate::fault::{Faults, SettingsError};
+use crate::raw::RawNetwork;
+use crate::settings::NetworkSettings;
+use crate::sign_in::network;
+use crate::values::{HttpUrl, Region};
 
 const SETTINGS: &str = "ICEFALL_SETTINGS";
 const OVERRIDE: &str = "ICEFALL__";
@@ -66,8 +69,37 @@ impl Environment {
     pub fn default_region(&self) -> Result<Region, SettingsError> {
         let region = self.region().and_then(|name| Region::parse(name).ok());
         region.ok_or_else(|| {
-            SettingsError::one("AWS_REGION", "is not set to a region; settings in a bucket are read there")
+            SettingsError::one(
+                "AWS_REGION",
+                "is not set to a region; settings and secrets that are kept elsewhere are read there",
+            )
         })
+    }
+
+    /// How the settings' own text is reached, before it says how the rest is.
+    pub fn network(&self) -> Result<NetworkSettings, SettingsError> {
+        let mut faults = Faults::default();
+        let network = network(RawNetwork::default(), self, &mut faults);
+        faults.into_result(network)
+    }
+
+    /// The URL of a service of AWS that is said to be elsewhere, as the AWS SDKs have it.
+    pub fn endpoint(&self, service: &str) -> Result<Option<HttpUrl>, SettingsError> {
+        let own = format!("AWS_ENDPOINT_URL_{service}");
+        let named =
+            [own.as_str(), "AWS_ENDPOINT_URL"].into_iter().find_map(|name| Some((name, self.text(name)?)));
+        let Some((name, text)) = named else { return Ok(None) };
+        HttpUrl::parse(&text).map(Some).map_err(|problem| SettingsError::one(name, problem))
+    }
+
+    /// The folder that the binary is in.
+    pub(crate) fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// The first of these that is set.
+    pub(crate) fn first(&self, names: &[&'static str]) -> Option<(&'static str, String)> {
+        names.iter().find_map(|name| Some((*name, self.text(name)?)))
     }
 
     pub(crate) fn region(&self) -> Option<String> {

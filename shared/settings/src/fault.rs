@@ -8,6 +8,8 @@ use std::fmt;
 
 use thiserror::Error;
 
+use crate::reference::References;
+
 /// A key as the file spells it: `catalog.uri`, `route[1].table`.
 #[derive(Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Key(String);
@@ -83,6 +85,8 @@ pub(crate) struct Faults {
     found: Vec<(Key, String)>,
     /// Which environment variable set a key, so that a fault sends the operator to the right place.
     overridden: BTreeMap<Key, String>,
+    /// Secrets that are kept elsewhere: met by the same reading.
+    pub(crate) references: References,
 }
 
 impl Faults {
@@ -97,6 +101,11 @@ impl Faults {
             None => problem.to_string(),
         };
         self.found.push((key.clone(), problem));
+    }
+
+    /// How many were found so far.
+    pub(crate) fn count(&self) -> usize {
+        self.found.len()
     }
 
     /// A required key is absent. Said once: not when the key or what it stands in is at fault already.

@@ -7,6 +7,9 @@
 //! key and what to write instead; keys that nobody knows are faults, since a misspelt one would be
 //! ignored.
 //!
+//! A secret can be given as a reference to where it is kept. Fetching those is the caller's as well:
+//! [`Settings::draft`] names them, and [`Draft::resolve`] takes what they hold.
+//!
 //! Nothing else reads the environment, and [`Environment::of_process`] is the one function here that
 //! does. Fetching the text is the caller's: [`Environment::location`] says from where.
 //!
@@ -32,25 +35,29 @@ mod node;
 mod partition;
 mod raw;
 mod read;
-mod secret;
+mod reference;
 mod settings;
+mod sign_in;
 mod table;
 mod types;
 mod validate;
 mod values;
 
 #[cfg(test)]
+mod sign_in_tests;
+#[cfg(test)]
 mod tests;
 
-pub use credentials::{CredentialsSettings, StaticCredentials};
+pub use credentials::{AssumedRole, CredentialsSettings, RoleSource, StaticCredentials};
 pub use environment::{Environment, Location, LogSettings};
 pub use fault::{Fault, SettingsError};
+pub use icefall_secret::Secret;
 pub use partition::PartitionField;
 pub use raw::reference;
-pub use secret::Secret;
+pub use reference::{SecretReference, SecretStore};
 pub use settings::{
-    CatalogSettings, CommitterSettings, OpsSettings, QueueSettings, Route, Settings, Signing, StoreSettings,
-    TableSettings, Tombstones,
+    CatalogSettings, CommitterSettings, Draft, NetworkSettings, OAuth2Settings, OpsSettings, QueueSettings,
+    Route, Settings, SignInSettings, Signing, StoreSettings, TableSettings, Tombstones,
 };
 pub use types::{Column, ColumnType};
 pub use values::{ByteSize, HttpUrl, Region};

@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use icefall_secret::Secret;
+
 use crate::fault::{Faults, Key};
 use crate::node::Node;
 use crate::read::{Read, refuse_unknown, table};
-use crate::secret::Secret;
 
 /// A section's keys with their descriptions.
 struct Section {
@@ -55,6 +56,8 @@ section! {
     /// another id all records are new, and land once more.
     "pipeline" => pipeline: String,
     /// Section, see below.
+    "network" => network: RawNetwork,
+    /// Section, see below.
     "kafka" => kafka: RawKafka,
     /// Section, see below. Required.
     "catalog" => catalog: RawCatalog,
@@ -75,6 +78,20 @@ section! {
 }
 
 section! {
+    /// What stands between Icefall and everything that it talks to.
+    RawNetwork, "[network]",
+    /// A file of certificate authorities (PEM) that are trusted besides the public ones, counted from the
+    /// folder of the binary. `AWS_CA_BUNDLE` when absent.
+    "ca_bundle" => ca_bundle: String,
+    /// A proxy that HTTPS connections go through: `http://[user:password@]host:port`. `HTTPS_PROXY` when
+    /// absent; empty: none.
+    "proxy" => proxy: String,
+    /// Hosts that are reached without the proxy: names, domains, addresses and networks, separated by
+    /// commas. `NO_PROXY` when absent.
+    "no_proxy" => no_proxy: String,
+}
+
+section! {
     /// The cluster that records come from.
     RawKafka, "[kafka]",
     /// The name that the cluster goes by in the ledgers, 1 to 80 of `A-Z a-z 0-9 . _ -`. Required for
@@ -91,10 +108,15 @@ section! {
     /// The warehouse that the catalog is asked for: S3 Tables the table bucket's ARN, Glue the account
     /// id, others what they say. Required.
     "warehouse" => warehouse: String,
-    /// How requests are signed (AWS Signature Version 4). Unsigned when absent.
+    /// Section, see below: requests are signed (AWS Signature Version 4). At most one of `sign`, `token` and
+    /// `oauth2`; without any, requests prove nothing.
     "sign" => sign: RawSigning,
     /// The keys to sign with. The AWS default chain (the function's role) when absent.
     "credentials" => credentials: RawCredentials,
+    /// A bearer token that each request carries. It never changes: a function that outlives it is denied.
+    "token" => token: Secret,
+    /// Section, see below: each request carries a token that is fetched (OAuth 2.0 client credentials).
+    "oauth2" => oauth2: RawOAuth2,
 }
 
 section! {
@@ -107,16 +129,41 @@ section! {
 }
 
 section! {
-    /// A key pair.
+    /// How the catalog's tokens are fetched: ahead of their end, and once more when the catalog refuses one.
+    RawOAuth2, "[catalog.oauth2]",
+    /// The URL that issues tokens. `v1/oauth/tokens` below the catalog's own when absent.
+    "token_endpoint" => token_endpoint: String,
+    /// The client's id. Required.
+    "client_id" => client_id: String,
+    /// The client's secret. Required.
+    "client_secret" => client_secret: Secret,
+    /// What the token is to be good for. `catalog` when absent; Polaris: `PRINCIPAL_ROLE:ALL`.
+    "scope" => scope: String,
+    /// Whom the token is for, where the issuer wants to be told.
+    "audience" => audience: String,
+}
+
+section! {
+    /// Keys: a pair, or a role that is assumed, with the function's own role or with a pair.
     RawCredentials, "credentials of [catalog], [store], [ops] and [queue]",
-    /// The access key's id. Required.
+    /// The access key's id. Without it and `assume_role_arn`: the AWS default chain, the function's role.
     "access_key_id" => access_key_id: String,
-    /// The secret. Required. Better in a variable than in the file:
+    /// The secret of that key. Better a reference than in the file, see below, or in a variable:
     /// `ICEFALL__STORE__CREDENTIALS__SECRET_ACCESS_KEY`.
     "secret_access_key" => secret_access_key: Secret,
     /// The session's token. Only for temporary keys, which end with it: a function that outlives them
     /// is denied. Empty counts as absent.
     "session_token" => session_token: Secret,
+    /// A role to assume (STS). Its keys are renewed ahead of their end.
+    "assume_role_arn" => assume_role_arn: String,
+    /// What the owner of the role wants to be told.
+    "external_id" => external_id: String,
+    /// What the session goes by in the logs of the role's account. `icefall` when absent.
+    "session_name" => session_name: String,
+    /// The file that holds a web identity's token; the role is assumed with it and no other keys.
+    "web_identity_token_file" => web_identity_token_file: String,
+    /// The URL of the STS API. AWS's own for the part's region when absent.
+    "sts_endpoint" => sts_endpoint: String,
 }
 
 section! {
@@ -131,6 +178,9 @@ section! {
     "path_style" => path_style: bool,
     /// The keys. The AWS default chain (the function's role) when absent.
     "credentials" => credentials: RawCredentials,
+    /// Whether the catalog is asked for keys with every table, which are then used for that table's files and
+    /// renewed ahead of their end. `false` when absent. `credentials` are used where it hands out none.
+    "vended_credentials" => vended_credentials: bool,
 }
 
 section! {
@@ -234,12 +284,30 @@ section! {
     "tombstones" => tombstones: String,
 }
 
-const SECTIONS: [Section; 13] = [
+/// What may stand in place of any secret, read by [`crate::reference`].
+const KEPT_SECRET: Section = Section {
+    title: "a secret that is kept elsewhere",
+    keys: &[
+        (
+            "secretsmanager",
+            "In place of a secret's text (`secret_access_key`, `session_token`, `token`, `client_secret`): \
+             the name or ARN of a secret of AWS Secrets Manager, fetched when a function starts, with its role: \
+             `secret_access_key = { secretsmanager = \"icefall/store\", key = \"secret\" }`.",
+        ),
+        ("key", "The key of the JSON object that the secret is. Its whole text when absent."),
+        ("ssm", "The name or ARN of a parameter of AWS Systems Manager, in place of `secretsmanager`."),
+    ],
+};
+
+const SECTIONS: [Section; 16] = [
     RawSettings::SECTION,
+    RawNetwork::SECTION,
     RawKafka::SECTION,
     RawCatalog::SECTION,
     RawSigning::SECTION,
+    RawOAuth2::SECTION,
     RawCredentials::SECTION,
+    KEPT_SECRET,
     RawStore::SECTION,
     RawOps::SECTION,
     RawQueue::SECTION,
@@ -286,6 +354,11 @@ mod tests {
         let error = faults.into_result(raw).expect_err("five faults");
         let keys: Vec<_> = error.faults().iter().map(|fault| fault.key.as_str()).collect();
         assert_eq!(keys, ["catalogue", "pipeline", "route[0].topic", "store.endpont", "store.path_style"]);
-        assert!(error.to_string().contains("here are endpoint, region, path_style, credentials"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("here are endpoint, region, path_style, credentials, vended_credentials"),
+            "{error}"
+        );
     }
 }

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use crate::fault::{Faults, Key};
 use crate::node::Node;
-use crate::secret::Secret;
 
 /// What a key can hold.
 pub(crate) trait Read: Sized {
@@ -57,12 +56,6 @@ fn whole_number(node: Node) -> Option<i64> {
 impl Read for String {
     fn read(node: Node, key: &Key, faults: &mut Faults) -> Option<Self> {
         scalar(node, "a string", key, faults, text)
-    }
-}
-
-impl Read for Secret {
-    fn read(node: Node, key: &Key, faults: &mut Faults) -> Option<Self> {
-        scalar(node, "a string", key, faults, text).map(Self::new)
     }
 }
 

@@ -4,10 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use iceberg::spec::{Schema, UnboundPartitionSpec};
 use icefall_manifest::{Branch, ClusterName, PipelineId, TableName, Topic};
+use icefall_secret::Secret;
 
 use crate::credentials::CredentialsSettings;
 use crate::environment::Environment;
@@ -16,6 +18,7 @@ use crate::node::Node;
 use crate::partition::PartitionField;
 use crate::raw::RawSettings;
 use crate::read::Read;
+use crate::reference::SecretReference;
 use crate::table::Definition;
 use crate::types::Column;
 use crate::validate;
@@ -28,6 +31,8 @@ pub struct Settings {
     pub pipeline: PipelineId,
     /// The Kafka cluster's name. Absent: MSK's is in the event; self-managed Kafka is refused.
     pub cluster: Option<ClusterName>,
+    /// What stands between Icefall and everything that it talks to.
+    pub network: NetworkSettings,
     /// The Iceberg REST catalog.
     pub catalog: CatalogSettings,
     /// The object store that the tables lie in.
@@ -49,13 +54,20 @@ pub struct Settings {
 impl Settings {
     /// Reads the settings' TOML `text` with the overrides that `environment` holds. The error names
     /// everything that is wrong, not just the first.
+    /// Secrets that are kept elsewhere are faults here: see [`draft`](Self::draft).
     pub fn parse(text: &str, environment: &Environment) -> Result<Self, SettingsError> {
-        let mut node = Node::parse(text)?;
-        let mut faults = Faults::default();
-        node.apply(environment, &mut faults);
-        let raw = RawSettings::read(node, &Key::default(), &mut faults);
-        let settings = raw.and_then(|raw| validate::settings(raw, environment, &mut faults));
-        faults.into_result(settings)
+        Self::draft(text, environment)?.resolve(BTreeMap::new())
+    }
+
+    /// Reads and checks everything, and leaves open only what secrets that are kept elsewhere hold.
+    pub fn draft(text: &str, environment: &Environment) -> Result<Draft, SettingsError> {
+        let (settings, references) = read(text, environment, BTreeMap::new())?;
+        Ok(Draft {
+            text: Secret::new(text.to_owned()),
+            environment: environment.clone(),
+            settings,
+            references,
+        })
     }
 
     /// Where the records of `topic` go.
@@ -77,6 +89,71 @@ impl Settings {
     }
 }
 
+/// Settings that are sound but for secrets that are kept elsewhere.
+#[derive(Debug)]
+pub struct Draft {
+    text: Secret,
+    environment: Environment,
+    /// With stand-ins for those secrets.
+    settings: Settings,
+    references: Vec<SecretReference>,
+}
+
+impl Draft {
+    /// The secrets that are kept elsewhere.
+    #[must_use]
+    pub fn references(&self) -> &[SecretReference] {
+        &self.references
+    }
+
+    /// How everything is reached, the places that hold the secrets included.
+    #[must_use]
+    pub fn network(&self) -> &NetworkSettings {
+        &self.settings.network
+    }
+
+    /// The settings, with the secrets by the keys that they are for.
+    pub fn resolve(self, secrets: BTreeMap<String, Secret>) -> Result<Settings, SettingsError> {
+        if self.references.is_empty() {
+            return Ok(self.settings);
+        }
+        let mut faults = Faults::default();
+        for reference in self.references.iter().filter(|reference| !secrets.contains_key(&reference.key)) {
+            let problem = format!("{} was not fetched; functions fetch it when they start", reference.store);
+            faults.add(&Key::named(&reference.key), problem);
+        }
+        faults.into_result(Some(()))?;
+        read(self.text.expose(), &self.environment, secrets).map(|(settings, _)| settings)
+    }
+}
+
+/// Reads the settings once, with the secrets that are known.
+fn read(
+    text: &str,
+    environment: &Environment,
+    secrets: BTreeMap<String, Secret>,
+) -> Result<(Settings, Vec<SecretReference>), SettingsError> {
+    let mut node = Node::parse(text)?;
+    let mut faults = Faults::default();
+    faults.references.resolved = secrets;
+    node.apply(environment, &mut faults);
+    let raw = RawSettings::read(node, &Key::default(), &mut faults);
+    let settings = raw.and_then(|raw| validate::settings(raw, environment, &mut faults));
+    let references = std::mem::take(&mut faults.references.found);
+    faults.into_result(settings).map(|settings| (settings, references))
+}
+
+/// What stands between Icefall and everything that it talks to.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct NetworkSettings {
+    /// A file of certificate authorities that are trusted besides the public ones.
+    pub ca_bundle: Option<PathBuf>,
+    /// The URL of a proxy for HTTPS; it may hold a password.
+    pub proxy: Option<Secret>,
+    /// Hosts that are reached without it.
+    pub no_proxy: String,
+}
+
 /// The Iceberg REST catalog.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CatalogSettings {
@@ -84,10 +161,36 @@ pub struct CatalogSettings {
     pub uri: HttpUrl,
     /// The warehouse that the catalog is asked for.
     pub warehouse: String,
-    /// How requests are signed, if they are.
-    pub sign: Option<Signing>,
-    /// The keys to sign with.
-    pub credentials: CredentialsSettings,
+    /// How requests prove who sends them.
+    pub sign_in: SignInSettings,
+}
+
+/// How requests to the catalog prove who sends them.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum SignInSettings {
+    /// They don't.
+    Unsigned,
+    /// Each is signed with these keys.
+    SigV4(Signing, CredentialsSettings),
+    /// Each carries this token.
+    Bearer(Secret),
+    /// Each carries a token that is fetched.
+    OAuth2(OAuth2Settings),
+}
+
+/// How tokens are fetched (OAuth 2.0 client credentials).
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct OAuth2Settings {
+    /// Who issues them; absent: the catalog itself.
+    pub token_endpoint: Option<HttpUrl>,
+    /// The client's id.
+    pub client_id: String,
+    /// The client's secret.
+    pub client_secret: Secret,
+    /// What the token is to be good for.
+    pub scope: String,
+    /// Whom the token is for.
+    pub audience: Option<String>,
 }
 
 /// How requests to the catalog are signed.
@@ -110,6 +213,8 @@ pub struct StoreSettings {
     pub path_style: bool,
     /// The keys.
     pub credentials: CredentialsSettings,
+    /// Whether the catalog's own keys for a table come first. Never for the ops bucket.
+    pub vended_credentials: bool,
 }
 
 /// Icefall's own bucket.

@@ -72,7 +72,7 @@ tombstones = "skip"
 "#;
 
 /// The least that can be used.
-const LEAST: &str = r#"
+pub(crate) const LEAST: &str = r#"
 pipeline = "demo"
 [catalog]
 uri = "https://catalog.example.com"
@@ -86,7 +86,7 @@ topic = "orders"
 table = "shop.orders"
 "#;
 
-fn parse(text: &str) -> Result<Settings, SettingsError> {
+pub(crate) fn parse(text: &str) -> Result<Settings, SettingsError> {
     Settings::parse(text, &Environment::from_iter([("AWS_REGION", "eu-central-1")]))
 }
 
@@ -95,7 +95,7 @@ fn parse_with(text: &str, variables: &[(&str, &str)]) -> Result<Settings, Settin
 }
 
 /// The one fault that `text` has, as a line.
-fn fault(text: &str) -> String {
+pub(crate) fn fault(text: &str) -> String {
     let error = parse(text).expect_err("a fault");
     assert_eq!(error.faults().len(), 1, "{error}");
     error.faults()[0].to_string()
@@ -106,7 +106,8 @@ fn the_full_file_means_what_it_says() {
     let settings = Settings::parse(FULL, &Environment::default()).expect("sound settings");
     assert_eq!(settings.cluster.as_ref().map(ClusterName::as_str), Some("local"));
     assert_eq!(settings.catalog.uri.as_str(), "http://127.0.0.1:21181");
-    assert_eq!(settings.catalog.sign.as_ref().map(|sign| sign.name.as_str()), Some("s3tables"));
+    let SignInSettings::SigV4(sign, _) = &settings.catalog.sign_in else { panic!("it signs") };
+    assert_eq!(sign.name, "s3tables");
     assert!(settings.store.path_style);
     assert_eq!((settings.ops.prefix.as_str(), settings.ops.store.region.as_str()), ("demo", "us-east-2"));
     assert_eq!(settings.committer.commit_interval, Duration::from_secs(20));
@@ -120,16 +121,13 @@ fn the_full_file_means_what_it_says() {
 #[test]
 fn each_part_has_its_own_keys() {
     let settings = Settings::parse(FULL, &Environment::default()).expect("sound settings");
-    let ids = [
-        settings.catalog.credentials,
-        settings.store.credentials,
-        settings.ops.store.credentials,
-        settings.queue.credentials,
-    ]
-    .map(|credentials| match credentials {
-        CredentialsSettings::Static(keys) => keys.access_key_id,
-        CredentialsSettings::Default => String::new(),
-    });
+    let SignInSettings::SigV4(_, catalog) = settings.catalog.sign_in else { panic!("it signs") };
+    let ids =
+        [catalog, settings.store.credentials, settings.ops.store.credentials, settings.queue.credentials]
+            .map(|credentials| match credentials {
+                CredentialsSettings::Static(keys) => keys.access_key_id,
+                _ => String::new(),
+            });
     assert_eq!(ids, ["CATALOG", "STORE", "OPS", "QUEUE"]);
 }
 
@@ -165,7 +163,9 @@ fn a_declared_table_has_a_schema_and_a_partition_spec() {
 #[test]
 fn the_least_file_has_the_defaults() {
     let settings = parse(LEAST).expect("sound settings");
-    assert_eq!(settings.catalog.credentials, CredentialsSettings::Default);
+    assert_eq!(settings.catalog.sign_in, SignInSettings::Unsigned);
+    assert_eq!(settings.store.credentials, CredentialsSettings::Default);
+    assert_eq!(settings.network, NetworkSettings::default());
     assert_eq!(settings.store.region.as_str(), "eu-central-1");
     assert_eq!(settings.committer.commit_interval, Duration::from_secs(10));
     assert_eq!(settings.committer.max_bytes, ByteSize::mib(64));

@@ -13,25 +13,23 @@ use std::time::Duration;
 
 use icefall_manifest::{ClusterName, PipelineId, TableName, Topic};
 
-use crate::credentials::{CredentialsSettings, StaticCredentials};
 use crate::environment::Environment;
 use crate::fault::{Faults, Key};
-use crate::raw::{
-    RawCatalog, RawCommitter, RawCredentials, RawOps, RawQueue, RawRoute, RawSettings, RawSigning, RawStore,
-    RawTable,
-};
+use crate::raw::{RawCatalog, RawCommitter, RawOps, RawQueue, RawRoute, RawSettings, RawStore, RawTable};
 use crate::settings::{
-    CatalogSettings, CommitterSettings, OpsSettings, QueueSettings, Route, Settings, Signing, StoreSettings,
+    CatalogSettings, CommitterSettings, OpsSettings, QueueSettings, Route, Settings, StoreSettings,
     TableSettings, Tombstones,
 };
+use crate::sign_in::network;
 use crate::table::table;
-use crate::values::{ByteSize, HttpUrl, Region, duration, is_bucket, is_lower_label, plain_name};
+use crate::values::{ByteSize, HttpUrl, Region, duration, is_bucket, plain_name};
 
 const DEAD_LETTERS: &str = "icefall.dead_letters";
 const QUARTER_HOUR: Duration = Duration::from_mins(15);
 
 /// The settings that `raw` means.
 pub(crate) fn settings(raw: RawSettings, environment: &Environment, faults: &mut Faults) -> Option<Settings> {
+    let network = network(raw.network.unwrap_or_default(), environment, faults);
     let mut check =
         Check { environment, faults, declared: Vec::new(), topics: Vec::new(), targets: Vec::new() };
     let pipeline = check.required(raw.pipeline, &Key::named("pipeline"), "give the pipeline an id");
@@ -51,6 +49,7 @@ pub(crate) fn settings(raw: RawSettings, environment: &Environment, faults: &mut
     Some(Settings {
         pipeline: pipeline?,
         cluster,
+        network: network?,
         catalog: catalog?,
         store: store?,
         ops: ops?,
@@ -98,9 +97,9 @@ fn suggestion(text: &str) -> String {
     }
 }
 
-struct Check<'a> {
+pub(crate) struct Check<'a> {
     environment: &'a Environment,
-    faults: &'a mut Faults,
+    pub(crate) faults: &'a mut Faults,
     /// The names met so far, each with its key, whatever else is wrong where they stand.
     declared: Vec<(Key, TableName)>,
     topics: Vec<(Key, Topic)>,
@@ -108,14 +107,14 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn required<T>(&mut self, value: Option<T>, key: &Key, remedy: &str) -> Option<T> {
+    pub(crate) fn required<T>(&mut self, value: Option<T>, key: &Key, remedy: &str) -> Option<T> {
         if value.is_none() {
             self.faults.missing(key, remedy);
         }
         value
     }
 
-    fn parsed<R, T, E: Display>(
+    pub(crate) fn parsed<R, T, E: Display>(
         &mut self,
         raw: Option<R>,
         key: &Key,
@@ -125,71 +124,32 @@ impl Check<'_> {
     }
 
     /// A text that must not be empty.
-    fn filled(&mut self, raw: Option<String>, key: &Key, remedy: &str) -> Option<String> {
+    pub(crate) fn filled(&mut self, raw: Option<String>, key: &Key, remedy: &str) -> Option<String> {
         let text = self.required(raw, key, remedy);
         self.parsed(text, key, |text| {
             if text.trim().is_empty() { Err(format!("is empty; {remedy}")) } else { Ok(text) }
         })
     }
 
-    fn url(&mut self, raw: Option<String>, key: &Key) -> Option<HttpUrl> {
+    pub(crate) fn url(&mut self, raw: Option<String>, key: &Key) -> Option<HttpUrl> {
         self.parsed(raw, key, |text| HttpUrl::parse(&text))
     }
 
-    fn region(&mut self, raw: Option<String>, key: &Key) -> Option<Region> {
+    pub(crate) fn region(&mut self, raw: Option<String>, key: &Key) -> Option<Region> {
         let region = raw.or_else(|| self.environment.region());
         let region =
             self.required(region, key, "write it as eu-central-1 (AWS_REGION, its default, isn't set)");
         self.parsed(region, key, Region::parse)
     }
 
-    fn credentials(&mut self, raw: Option<RawCredentials>, key: &Key) -> Option<CredentialsSettings> {
-        let Some(raw) = raw else { return Some(CredentialsSettings::Default) };
-        let remedy =
-            "give both halves of the key pair, or leave the credentials out to use the function's role";
-        let access_key_id = self.filled(raw.access_key_id, &key.child("access_key_id"), remedy);
-        let secret_key = key.child("secret_access_key");
-        let secret = self.required(raw.secret_access_key, &secret_key, remedy);
-        let secret = self.parsed(secret, &secret_key, |secret| {
-            if secret.expose().is_empty() { Err("is empty; give the secret") } else { Ok(secret) }
-        });
-        let session_token = raw.session_token.filter(|token| !token.expose().is_empty());
-        Some(CredentialsSettings::Static(StaticCredentials {
-            access_key_id: access_key_id?,
-            secret_access_key: secret?,
-            session_token,
-        }))
-    }
-
-    fn catalog(&mut self, raw: RawCatalog, key: &Key) -> Option<CatalogSettings> {
+    fn catalog(&mut self, mut raw: RawCatalog, key: &Key) -> Option<CatalogSettings> {
+        let sign_in = self.sign_in(&mut raw, key);
         let uri =
             self.required(raw.uri, &key.child("uri"), "give the catalog's base URL; /v1/config is below it");
         let uri = self.url(uri, &key.child("uri"));
         let remedy = "say which warehouse; S3 Tables: the table bucket's ARN";
         let warehouse = self.filled(raw.warehouse, &key.child("warehouse"), remedy);
-        let unused = raw.sign.is_none() && raw.credentials.is_some();
-        let sign = raw.sign.and_then(|sign| self.signing(sign, &key.child("sign")));
-        let credentials = self.credentials(raw.credentials, &key.child("credentials"));
-        if unused {
-            let problem =
-                "are used only to sign; add sign = { name = \"...\", region = \"...\" }, or leave them out";
-            self.faults.add(&key.child("credentials"), problem);
-        }
-        Some(CatalogSettings { uri: uri?, warehouse: warehouse?, sign, credentials: credentials? })
-    }
-
-    fn signing(&mut self, raw: RawSigning, key: &Key) -> Option<Signing> {
-        let remedy = "give the signing name, such as s3tables or glue";
-        let name = self.required(raw.name, &key.child("name"), remedy);
-        let name = self.parsed(name, &key.child("name"), |name| {
-            if is_lower_label(&name) {
-                Ok(name)
-            } else {
-                Err(format!("{name:?} is no signing name; {remedy}"))
-            }
-        });
-        let region = self.region(raw.region, &key.child("region"));
-        Some(Signing { name: name?, region: region? })
+        Some(CatalogSettings { uri: uri?, warehouse: warehouse?, sign_in: sign_in? })
     }
 
     fn store(&mut self, raw: RawStore, key: &Key) -> Option<StoreSettings> {
@@ -197,7 +157,9 @@ impl Check<'_> {
         let region = self.region(raw.region, &key.child("region"));
         let credentials = self.credentials(raw.credentials, &key.child("credentials"));
         let path_style = raw.path_style.unwrap_or(false);
-        Some(StoreSettings { endpoint, region: region?, path_style, credentials: credentials? })
+        let vended_credentials = raw.vended_credentials.unwrap_or(false);
+        let (region, credentials) = (region?, credentials?);
+        Some(StoreSettings { endpoint, region, path_style, credentials, vended_credentials })
     }
 
     fn ops(&mut self, raw: RawOps, key: &Key) -> Option<OpsSettings> {
@@ -208,7 +170,8 @@ impl Check<'_> {
         });
         let prefix = self.parsed(Some(raw.prefix.unwrap_or_default()), &key.child("prefix"), prefix);
         let RawOps { endpoint, region, path_style, credentials, .. } = raw;
-        let store = self.store(RawStore { endpoint, region, path_style, credentials }, key);
+        let store =
+            self.store(RawStore { endpoint, region, path_style, credentials, vended_credentials: None }, key);
         Some(OpsSettings { bucket: bucket?, prefix: prefix?, store: store? })
     }
 

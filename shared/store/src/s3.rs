@@ -10,15 +10,14 @@ use std::ops::Range;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::{
-    BehaviorVersion, Builder, Region, RequestChecksumCalculation, ResponseChecksumValidation,
+    BehaviorVersion, Builder, IdentityCache, Region, RequestChecksumCalculation, ResponseChecksumValidation,
 };
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_s3::primitives::ByteStream;
 use bytes::Bytes;
-use icefall_aws::{CallLimits, Kind, SharedHttpClient, failure};
+use icefall_aws::{CachedCredentials, CallLimits, Kind, SharedHttpClient, failure};
 
 use crate::error::Source;
 use crate::{Location, ObjectLister, ObjectMeta, ObjectStore, Operation, StoreError};
@@ -32,14 +31,15 @@ pub struct S3Config {
     pub region: String,
     /// Whether the bucket stands in the path instead of the host name.
     pub path_style: bool,
-    /// Where credentials come from, asked again before they expire.
-    pub credentials: SharedCredentialsProvider,
+    /// Where credentials come from.
+    pub credentials: CachedCredentials,
 }
 
 /// An object store that speaks S3's protocol.
 #[derive(Clone, Debug)]
 pub struct S3Store {
     client: Client,
+    credentials: CachedCredentials,
     limits: CallLimits,
 }
 
@@ -57,21 +57,32 @@ impl S3Store {
             .behavior_version(BehaviorVersion::latest())
             .http_client(http)
             .region(Region::new(config.region))
-            .credentials_provider(config.credentials)
+            .credentials_provider(config.credentials.clone())
+            // They are cached already, by what can also renew them.
+            .identity_cache(IdentityCache::no_cache())
             .force_path_style(config.path_style)
             .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
             .response_checksum_validation(ResponseChecksumValidation::WhenRequired)
             .retry_config(limits.retry())
             .timeout_config(limits.timeout());
         sdk.set_endpoint_url(config.endpoint);
-        Self { client: Client::from_conf(sdk.build()), limits }
+        Self { client: Client::from_conf(sdk.build()), credentials: config.credentials, limits }
+    }
+
+    /// Makes `call`, and once more when it was denied and there are newer credentials.
+    async fn signed<T, F>(&self, call: impl Fn() -> F + Send + Sync) -> Result<T, StoreError>
+    where
+        T: Send,
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
+        self.credentials.retried(call, |error| matches!(error, StoreError::Denied { .. })).await
     }
 
     /// Reads an object or a range of it, again when its body breaks off.
     async fn read(&self, location: &Location, range: Option<String>) -> Result<Bytes, StoreError> {
         let mut tries = 1;
         loop {
-            match self.read_once(location, range.clone()).await? {
+            match self.signed(|| self.read_once(location, range.clone())).await? {
                 Ok(body) => return Ok(body),
                 Err(source) if tries >= self.limits.attempts => {
                     return Err(StoreError::new(Kind::Unreachable, Operation::Get, location, source));
@@ -96,9 +107,12 @@ impl S3Store {
 #[async_trait]
 impl ObjectStore for S3Store {
     async fn put(&self, location: &Location, body: Bytes) -> Result<(), StoreError> {
-        let request = self.client.put_object().bucket(location.bucket()).key(location.key());
-        let sent = request.body(ByteStream::from(body)).send().await;
-        sent.map(drop).map_err(failed(Operation::Put, location))
+        let put = || async {
+            let request = self.client.put_object().bucket(location.bucket()).key(location.key());
+            let sent = request.body(ByteStream::from(body.clone())).send().await;
+            sent.map(drop).map_err(failed(Operation::Put, location))
+        };
+        self.signed(put).await
     }
 
     async fn get(&self, location: &Location) -> Result<Bytes, StoreError> {
@@ -118,8 +132,11 @@ impl ObjectStore for S3Store {
     }
 
     async fn head(&self, location: &Location) -> Result<ObjectMeta, StoreError> {
-        let request = self.client.head_object().bucket(location.bucket()).key(location.key());
-        let answer = request.send().await.map_err(failed(Operation::Head, location))?;
+        let look_up = || async {
+            let request = self.client.head_object().bucket(location.bucket()).key(location.key());
+            request.send().await.map_err(failed(Operation::Head, location))
+        };
+        let answer = self.signed(look_up).await?;
         let size = answer.content_length().and_then(|size| u64::try_from(size).ok());
         size.map(|size| ObjectMeta { size }).ok_or_else(|| {
             StoreError::new(Kind::Unreachable, Operation::Head, location, "the answer names no size")

@@ -7,16 +7,17 @@
 #![expect(clippy::expect_used, reason = "tests fail by panicking")]
 
 use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use aws_credential_types::Credentials;
-use aws_credential_types::provider::{
-    ProvideCredentials, SharedCredentialsProvider, error::CredentialsError, future,
-};
+use aws_credential_types::provider::{ProvideCredentials, error::CredentialsError, future};
 use bytes::Bytes;
-use icefall_aws::{CallLimits, http_client};
+use icefall_aws::{CachedCredentials, CallLimits, http_client};
+use icefall_clock::{Clock, SystemClock};
 use icefall_store::{Location, ObjectLister, ObjectMeta, ObjectStore, S3Config, S3Store, StoreError};
-use icefall_testkit::{Reply, ScriptedServer};
+use icefall_testkit::{FakeClock, Reply, Request, ScriptedServer};
 
 const LIMITS: CallLimits = CallLimits {
     attempts: 3,
@@ -28,12 +29,16 @@ const LIMITS: CallLimits = CallLimits {
 /// SHA-256 of `PAR1`, as `printf PAR1 | sha256sum` gives it.
 const PAR1_SHA256: &str = "fbc62d3b511368ee275ddc74117d8689b430e1427220e25d30816201d89ca7b6";
 
-fn credentials() -> SharedCredentialsProvider {
+fn credentials() -> CachedCredentials {
     let session = Some("session-token".to_owned());
-    SharedCredentialsProvider::new(Credentials::new("AKIDSTORE", "secret", session, None, "test"))
+    cached(Credentials::new("AKIDSTORE", "secret", session, None, "test"))
 }
 
-fn store_at(endpoint: String, credentials: SharedCredentialsProvider) -> S3Store {
+fn cached(provider: impl ProvideCredentials + 'static) -> CachedCredentials {
+    CachedCredentials::new(provider, Arc::new(SystemClock))
+}
+
+fn store_at(endpoint: String, credentials: CachedCredentials) -> S3Store {
     let config = S3Config {
         endpoint: Some(endpoint),
         region: "eu-central-1".to_owned(),
@@ -84,6 +89,69 @@ async fn a_put_is_one_plain_signed_request() {
     ] {
         assert!(!head.contains(forbidden), "{forbidden} in {head}");
     }
+}
+
+/// As Alibaba's OSS answers what the SDK sends by default.
+fn refuses_streaming(request: &Request) -> Reply {
+    let hash = request.header("x-amz-content-sha256").unwrap_or_default();
+    let chunked = request.header("content-encoding").is_some_and(|encoding| encoding.contains("aws-chunked"));
+    if hash.starts_with("STREAMING-") || chunked || request.header("x-amz-trailer").is_some() {
+        let body = "<Error><Code>InvalidArgument</Code><Message>aws-chunked encoding is not supported</Message></Error>";
+        return Reply::xml(400, body);
+    }
+    Reply::empty(200)
+}
+
+/// Case T07: the settings have no flag for it.
+#[tokio::test]
+async fn t07_an_endpoint_without_streaming_payloads_takes_objects_of_every_size() {
+    let server = ScriptedServer::deciding(refuses_streaming).await;
+    let store = store_at(server.url(), credentials());
+    for size in [0, 4, 70_000, 3_000_000] {
+        store.put(&place(), vec![7; size].into()).await.expect("it stores");
+    }
+    let hashes = server.requests();
+    let hashes = hashes.iter().map(|request| request.header("x-amz-content-sha256").unwrap_or_default());
+    assert!(hashes.clone().all(|hash| hash.len() == 64), "{:?}", hashes.collect::<Vec<_>>());
+    assert_eq!(server.requests().len(), 4, "one request each: nothing is sent in parts");
+}
+
+/// Another key each time it is asked.
+#[derive(Debug, Default)]
+struct Rotating(AtomicUsize);
+
+impl ProvideCredentials for Rotating {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        let key = format!("AKID{}", self.0.fetch_add(1, Ordering::SeqCst));
+        future::ProvideCredentials::ready(Ok(Credentials::new(key, "s", None, None, "test")))
+    }
+}
+
+#[tokio::test]
+async fn t17_what_ended_on_the_way_is_tried_once_more_with_newer_keys() {
+    let expired = || Reply::xml(400, "<Error><Code>ExpiredToken</Code><Message>why</Message></Error>");
+    let clock = Arc::new(FakeClock::default());
+    let credentials = CachedCredentials::new(Rotating::default(), Arc::clone(&clock) as Arc<dyn Clock>);
+    let server = ScriptedServer::start([Reply::empty(200), expired(), Reply::empty(200), expired()]).await;
+    let store = store_at(server.url(), credentials);
+    store.put(&place(), Bytes::from_static(b"PAR1")).await.expect("it stores");
+    clock.advance(Duration::from_mins(1));
+    store.put(&place(), Bytes::from_static(b"PAR1")).await.expect("it stores with newer keys");
+    clock.advance(Duration::from_mins(1));
+    let denied = store.put(&place(), Bytes::from_static(b"PAR1")).await.expect_err("newer keys don't help");
+    assert!(matches!(denied, StoreError::Denied { .. }), "{denied:?}");
+    let keys: Vec<String> = server.requests().iter().map(signed_by).collect();
+    assert_eq!(keys, ["AKID0", "AKID0", "AKID1", "AKID1", "AKID2"]);
+}
+
+/// The key that a request is signed with.
+fn signed_by(request: &Request) -> String {
+    let authorization = request.header("authorization").expect("it is signed");
+    let scope = authorization.split("Credential=").nth(1).expect("a credential");
+    scope.split('/').next().expect("a key").to_owned()
 }
 
 #[tokio::test]
@@ -213,7 +281,7 @@ impl ProvideCredentials for NoCredentials {
 #[tokio::test]
 async fn missing_credentials_are_a_denial_that_says_so() {
     let server = ScriptedServer::start([Reply::empty(200)]).await;
-    let store = store_at(server.url(), SharedCredentialsProvider::new(NoCredentials));
+    let store = store_at(server.url(), cached(NoCredentials));
     assert_eq!(server.requests().len(), 0, "building a store sends nothing");
     let error = store.get(&place()).await.expect_err("it can't sign");
     assert!(matches!(error, StoreError::Denied { .. }), "{error:?}");

@@ -8,9 +8,12 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+use crate::Authority;
 
 /// What the server does with a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -73,9 +76,13 @@ impl Request {
 #[derive(Debug)]
 pub struct ScriptedServer {
     address: SocketAddr,
+    scheme: &'static str,
     requests: Arc<Mutex<Vec<Request>>>,
     task: JoinHandle<()>,
 }
+
+/// What the server does with its next request: its number, counted from 0, and the request itself.
+type Decide = Box<dyn Fn(usize, &Request) -> Reply + Send + Sync>;
 
 impl ScriptedServer {
     /// Starts a server on a free port of 127.0.0.1. Request by request it follows `script`; the last
@@ -85,17 +92,47 @@ impl ScriptedServer {
     ///
     /// When no port is free.
     pub async fn start(script: impl IntoIterator<Item = Reply>) -> Self {
+        Self::bind(follow(script), None).await
+    }
+
+    /// The same behind TLS, with a certificate of `authority` for `127.0.0.1`, `localhost` and names below
+    /// `icefall.test`.
+    ///
+    /// # Panics
+    ///
+    /// When no port is free.
+    pub async fn start_tls(script: impl IntoIterator<Item = Reply>, authority: &Authority) -> Self {
+        Self::bind(follow(script), Some(authority.acceptor())).await
+    }
+
+    /// Starts a server that looks at each request before it answers.
+    ///
+    /// # Panics
+    ///
+    /// When no port is free.
+    pub async fn deciding(decide: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
+        Self::bind(Box::new(move |_, request| decide(request)), None).await
+    }
+
+    async fn bind(decide: Decide, tls: Option<TlsAcceptor>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let (script, requests): (Vec<_>, Arc<Mutex<Vec<_>>>) = (script.into_iter().collect(), Arc::default());
-        let task = tokio::spawn(serve(listener, script, Arc::clone(&requests)));
-        Self { address, requests, task }
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let requests: Arc<Mutex<Vec<_>>> = Arc::default();
+        let task = tokio::spawn(serve(listener, tls, decide, Arc::clone(&requests)));
+        Self { address, scheme, requests, task }
+    }
+
+    /// The port that it listens on.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.address.port()
     }
 
     /// Its URL, without a slash at the end.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", self.scheme, self.address)
     }
 
     /// The requests so far.
@@ -111,18 +148,39 @@ impl Drop for ScriptedServer {
     }
 }
 
+/// Request by request the script, whose last reply is repeated.
+fn follow(script: impl IntoIterator<Item = Reply>) -> Decide {
+    let script: Vec<_> = script.into_iter().collect();
+    Box::new(move |number, _| script.get(number).or_else(|| script.last()).cloned().unwrap_or(Reply::HangUp))
+}
+
+/// A connection, encrypted or not.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
 /// One request per connection: every reply closes it.
-async fn serve(listener: TcpListener, script: Vec<Reply>, requests: Arc<Mutex<Vec<Request>>>) {
+async fn serve(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    decide: Decide,
+    requests: Arc<Mutex<Vec<Request>>>,
+) {
     let mut silent = Vec::new();
-    while let Ok((mut stream, _)) = listener.accept().await {
-        let Some(request) = read_request(&mut stream).await else { continue };
-        let number = {
-            let mut requests = requests.lock().unwrap_or_else(PoisonError::into_inner);
-            requests.push(request);
-            requests.len()
+    while let Ok((stream, _)) = listener.accept().await {
+        let mut stream: Box<dyn Stream> = match &tls {
+            None => Box::new(stream),
+            // A client that does not trust the certificate hangs up.
+            Some(tls) => match tls.accept(stream).await {
+                Ok(stream) => Box::new(stream),
+                Err(_) => continue,
+            },
         };
-        let last = script.last().cloned().unwrap_or(Reply::HangUp);
-        match script.get(number - 1).cloned().unwrap_or(last) {
+        let Some(request) = read_request(&mut stream).await else { continue };
+        let number = requests.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let reply = decide(number, &request);
+        requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+        match reply {
             Reply::Answer(status, kind, body) => answer(&mut stream, status, kind, body.len(), &body).await,
             Reply::Partial(sent, body) => {
                 let part = body.get(..sent).unwrap_or(&body);
@@ -134,7 +192,7 @@ async fn serve(listener: TcpListener, script: Vec<Reply>, requests: Arc<Mutex<Ve
     }
 }
 
-async fn answer(stream: &mut TcpStream, status: u16, kind: &str, length: usize, body: &[u8]) {
+async fn answer(stream: &mut dyn Stream, status: u16, kind: &str, length: usize, body: &[u8]) {
     let head = format!(
         "HTTP/1.1 {status} Scripted\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
     );
@@ -144,7 +202,7 @@ async fn answer(stream: &mut TcpStream, status: u16, kind: &str, length: usize, 
 }
 
 /// Reads one request; none if the client hangs up first.
-async fn read_request(stream: &mut TcpStream) -> Option<Request> {
+pub(crate) async fn read_request(stream: &mut (impl AsyncRead + Unpin + ?Sized)) -> Option<Request> {
     let mut bytes = Vec::new();
     loop {
         if let Some(request) = parse(&bytes) {
@@ -161,7 +219,8 @@ async fn read_request(stream: &mut TcpStream) -> Option<Request> {
 fn parse(bytes: &[u8]) -> Option<Request> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
     let (head, body) = (String::from_utf8_lossy(bytes.get(..end)?).into_owned(), bytes.get(end + 4..)?);
-    let request = Request { head, body: body.to_vec() };
+    let request = Request { head, body: Vec::new() };
     let length = request.header("content-length").map_or(Some(0), |length| length.parse().ok())?;
-    (body.len() >= length).then_some(request)
+    // Copied once, when it is whole.
+    (body.len() >= length).then(|| Request { body: body.to_vec(), ..request })
 }

@@ -4,7 +4,6 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
-use icefall_aws::http_client;
 use icefall_cli::{Arguments, CliError, Desk, run};
 use icefall_parts::{Parts, ops_lister};
 use icefall_settings::Environment;
@@ -29,7 +28,7 @@ async fn work(arguments: Arguments) -> Result<(), CliError> {
     };
     let Parts { settings, catalog, tables, ops, queue, clock, entropy, .. } =
         Parts::from_environment(&environment, "icefall").await?;
-    let lister = ops_lister(&settings, &http_client()).await;
+    let lister = ops_lister(&settings).await?;
     let desk = Desk { catalog, tables, ops, lister, queue, clock, entropy };
     run(&desk, arguments, &mut io::stdout()).await
 }

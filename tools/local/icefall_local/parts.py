@@ -6,8 +6,10 @@ is one function more. All of them listen on 127.0.0.1 alone and keep their data 
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import secrets
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,10 @@ from icefall_local.workspace import Workspace
 
 TABLE_BUCKET = "lake"
 OPS_BUCKET = "icefall-ops"
+STORE_ROLE = "arn:aws:iam::000000000000:role/IcefallStore"
+"""Lent by the object store's own token service to any key of the run: for the table bucket alone."""
+VENDING_ROLE = "arn:aws:iam::000000000000:role/IcefallVending"
+"""The catalog narrows it to one table and hands out its keys, when it is asked to."""
 READY_SECONDS = 60.0
 
 
@@ -34,15 +40,18 @@ class Lakehouse:
 
 def start_lakehouse(workspace: Workspace, run: Path, ports: Ports, credentials: Credentials) -> Lakehouse:
     """Starts SeaweedFS with both buckets and with identities that can do their own part's work only."""
-    data, logs, identities = run / "seaweedfs", run / "log" / "seaweedfs", run / "identities.json"
+    data, logs = run / "seaweedfs", run / "log" / "seaweedfs"
+    identities, roles = run / "identities.json", run / "roles.json"
     data.mkdir()
     logs.mkdir()
     identities.write_text(json.dumps(_identities(credentials), indent=1))
+    roles.write_text(json.dumps(_roles(), indent=1))
     s3_port, catalog_port = ports.free(), ports.free()
     command = [
         workspace.program("weed"), f"-logdir={logs}", "mini", f"-dir={data}", f"-ip={LOOPBACK}", f"-ip.bind={LOOPBACK}",
         f"-master.port={ports.free()}", f"-volume.port={ports.free()}", f"-filer.port={ports.free()}",
         f"-s3.port={s3_port}", f"-s3.port.iceberg={catalog_port}", "-s3.port.lance=0", f"-s3.config={identities}",
+        f"-s3.iam.config={roles}", f"-s3.iceberg.credentialRole={VENDING_ROLE}",
         f"-admin.port={ports.free()}", "-admin.ui=false", "-webdav=false", "-master.telemetry=false",
         "-master.volumeSizeLimitMB=64", "-volume.preStopSeconds=0", "-s3.autoCreateBucket=false",
         f"-tableBucket={TABLE_BUCKET}", f"-bucket={OPS_BUCKET},{second_catalog.BUCKET}",
@@ -78,14 +87,44 @@ def _may_use(*buckets: str) -> list[str]:
     return [f"{verb}:{bucket}" for bucket in buckets for verb in ("Read", "Write", "List")]
 
 
+def _roles() -> dict[str, object]:
+    """What may be assumed, and by whom; sessions are signed with a key of this run alone."""
+    bucket = f"arn:aws:s3:::{TABLE_BUCKET}"
+    statement = {"Effect": "Allow", "Action": ["s3:*"], "Resource": [bucket, f"{bucket}/*"]}
+
+    def role(arn: str, principal: dict[str, str], action: str) -> dict[str, object]:
+        trust = {"Effect": "Allow", "Principal": principal, "Action": [action]}
+        return {
+            "roleName": arn.rpartition("/")[2],
+            "roleArn": arn,
+            "trustPolicy": {"Version": "2012-10-17", "Statement": [trust]},
+            "attachedPolicies": ["tables"],
+        }
+
+    return {
+        "sts": {
+            "tokenDuration": "1h",
+            "maxSessionLength": "12h",
+            "issuer": "icefall-local",
+            "signingKey": base64.b64encode(secrets.token_bytes(32)).decode(),
+        },
+        "policy": {"defaultEffect": "Deny", "storeType": "memory"},
+        "policies": [{"name": "tables", "document": {"Version": "2012-10-17", "Statement": [statement]}}],
+        "roles": [
+            role(STORE_ROLE, {"AWS": "*"}, "sts:AssumeRole"),
+            role(VENDING_ROLE, {"Federated": "iceberg-catalog"}, "sts:AssumeRoleWithCredentials"),
+        ],
+    }
+
+
 def start_queue_server(workspace: Workspace, run: Path, ports: Ports) -> tuple[Part, int]:
-    """Starts ministack for SQS alone; it accepts any credentials and keeps queues per region."""
+    """Starts ministack for SQS, and for what keeps secrets; it accepts any credentials and keeps all per region."""
     port, scratch = ports.free(), run / "queue"
     scratch.mkdir()
     environment = {
         "GATEWAY_PORT": str(port),
         "BIND_HOST": LOOPBACK,
-        "SERVICES": "sqs",
+        "SERVICES": "sqs,secretsmanager,ssm",
         "LOG_LEVEL": "WARNING",
         "TMPDIR": str(scratch),
     }

@@ -114,6 +114,51 @@ async fn a_conflict_is_decided_anew_on_what_the_catalog_shows() {
 }
 
 #[tokio::test]
+async fn an_unreachable_catalog_ends_the_invocation_before_anything_is_received() {
+    let bench = Bench::new().await;
+    bench.send(&bench.batch(records(0, 0..10), Letters::none()).await).await;
+    bench.catalog_faults.outage(Call::LoadTable, Failure::NoConnection);
+    let (asked, began) = (bench.catalog_faults.count(Call::LoadTable), bench.clock.now());
+    let gone = bench.drain().await.expect_err("nobody is there");
+    assert!(matches!(gone, DrainError::Catalog(_)), "{gone}");
+    assert_eq!(bench.catalog_faults.count(Call::LoadTable) - asked, 1, "asked for one table, and no more");
+    assert!(bench.clock.now().since(began) < Duration::from_secs(1));
+    bench.catalog_faults.clear();
+    bench.drain().await.expect("the messages were never hidden");
+    assert_eq!(bench.rows().await, bench::keys(0, 0..10));
+}
+
+#[tokio::test]
+async fn a_catalog_that_goes_in_between_ends_the_invocation() {
+    let bench = Bench::new().await;
+    bench.send(&bench.batch(records(0, 0..10), Letters::none()).await).await;
+    bench.catalog_faults.outage(Call::Commit, Failure::NoConnection);
+    let gone = bench.drain().await.expect_err("nothing can be committed");
+    assert!(matches!(gone, DrainError::Tables { tables: 1, messages: 1 }), "{gone}");
+    assert_eq!(bench.queue.len(), 1);
+    bench.catalog_faults.clear();
+    bench.clock.advance(Duration::from_mins(10));
+    bench.drain().await.expect("it drains");
+    assert_eq!(bench.rows().await, bench::keys(0, 0..10));
+}
+
+#[tokio::test]
+async fn a_catalog_that_answers_no_commit_is_given_up_on() {
+    let bench = Bench::new().await;
+    bench.send(&bench.batch(records(0, 0..10), Letters::none()).await).await;
+    bench.catalog_faults.outage(Call::Commit, Failure::Unreachable);
+    let began = bench.clock.now();
+    bench.drain().await.expect_err("no commit is answered");
+    assert!(bench.clock.now().since(began) < Duration::from_secs(20), "{:?}", bench.clock.now().since(began));
+    assert_eq!(bench.queue.len(), 1);
+    bench.catalog_faults.clear();
+    bench.clock.advance(Duration::from_mins(10));
+    bench.drain().await.expect("it drains");
+    assert_eq!(bench.rows().await, bench::keys(0, 0..10));
+    assert_eq!(bench.snapshots(TABLE), 1);
+}
+
+#[tokio::test]
 async fn what_is_denied_stays_queued_and_lands_when_it_is_allowed_again() {
     let bench = Bench::new().await;
     bench.send(&bench.batch(records(0, 0..10), Letters::none()).await).await;

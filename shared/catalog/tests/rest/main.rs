@@ -5,6 +5,8 @@ mod commits;
 #[cfg(test)]
 mod reads;
 #[cfg(test)]
+mod sign_in;
+#[cfg(test)]
 mod signatures;
 #[cfg(test)]
 mod support;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::support::{Reply, Server, client, client_with, signing, table, table_body};
-use aws_credential_types::Credentials;
-use aws_credential_types::provider::{
-    ProvideCredentials, SharedCredentialsProvider, error::CredentialsError, future,
+use crate::support::{
+    NOW, Reply, Server, StillClock, client, client_by, client_with, signing, signing_with, table, table_body,
 };
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::{ProvideCredentials, error::CredentialsError, future};
 use iceberg::NamespaceIdent;
-use icefall_catalog::{Catalog as _, CatalogError, NewTable, Signing, Snapshots};
+use icefall_catalog::{Catalog as _, CatalogError, NewTable, SignIn, Snapshots};
 use serde_json::json;
 
 fn good() -> Reply {
@@ -112,7 +112,7 @@ async fn referenced_snapshots_are_asked_for_where_that_is_understood() {
     assert!(server.received()[0].target.ends_with("/clicks"));
 }
 
-/// Expired at first, fresh when asked again.
+/// Another key each time it is asked.
 #[derive(Debug, Default)]
 struct Rotating(Arc<AtomicUsize>);
 
@@ -127,23 +127,32 @@ impl ProvideCredentials for Rotating {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn expired_credentials_are_asked_for_again_once() {
+async fn t17_expired_keys_are_renewed_once_and_otherwise_asked_for_once() {
     let expired = || Reply::error(403, "ExpiredTokenException", "The security token included is expired");
-    let rotating = |asked: &Arc<AtomicUsize>| Signing {
-        credentials: SharedCredentialsProvider::new(Rotating(Arc::clone(asked))),
-        ..signing("s3tables")
-    };
-    let asked = Arc::default();
-    let server = Server::start(vec![expired(), good()]);
-    let (catalog, _) = client_with(server.uri(), Some(rotating(&asked)));
+    let asked: Arc<AtomicUsize> = Arc::default();
+    let server = Server::start(vec![good(), good(), expired(), good(), expired()]);
+    let clock = StillClock::at(NOW);
+    let rotating = Rotating(Arc::clone(&asked));
+    let signing = signing_with("s3tables", rotating, Arc::<StillClock>::clone(&clock));
+    let catalog = client_by(server.uri(), SignIn::SigV4(signing), false, &clock);
+    for _ in 0..2 {
+        catalog.load_table(&table(), Snapshots::All).await.unwrap();
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 1, "keys are kept between requests");
+    clock.advance(Duration::from_mins(1));
     catalog.load_table(&table(), Snapshots::All).await.unwrap();
-    assert!(server.received()[1].header("authorization").unwrap().contains("AKID2"));
-
-    let server = Server::start(vec![expired()]);
-    let (catalog, _) = client_with(server.uri(), Some(rotating(&asked)));
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+    clock.advance(Duration::from_mins(1));
     let error = catalog.load_table(&table(), Snapshots::All).await.unwrap_err();
     assert!(matches!(error, CatalogError::Denied(_)), "{error}");
-    assert_eq!(server.received().len(), 2);
+    let keys: Vec<_> =
+        server.received().iter().map(|request| key_of(request.header("authorization"))).collect();
+    assert_eq!(keys, ["AKID0", "AKID0", "AKID0", "AKID1", "AKID1", "AKID2"]);
+}
+
+fn key_of(authorization: Option<&str>) -> String {
+    let scope = authorization.unwrap().split("Credential=").nth(1).unwrap();
+    scope.split('/').next().unwrap().to_owned()
 }
 
 #[derive(Debug)]
@@ -161,8 +170,7 @@ impl ProvideCredentials for NoCredentials {
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_credentials_are_a_denial_and_nothing_is_sent() {
     let server = Server::start(vec![good()]);
-    let signing =
-        Signing { credentials: SharedCredentialsProvider::new(NoCredentials), ..signing("s3tables") };
+    let signing = signing_with("s3tables", NoCredentials, StillClock::at(NOW));
     let (catalog, _) = client_with(server.uri(), Some(signing));
     let error = catalog.load_table(&table(), Snapshots::All).await.unwrap_err();
     assert!(matches!(error, CatalogError::Denied(_)), "{error}");

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use aws_credential_types::Credentials;
-use aws_credential_types::provider::SharedCredentialsProvider;
+use aws_credential_types::provider::ProvideCredentials;
 use iceberg::spec::{Operation, Snapshot, SnapshotReference, SnapshotRetention, Summary, TableMetadata};
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
-use icefall_catalog::{CatalogConfig, Commit, Limits, RestCatalog, Signing};
+use icefall_aws::{CachedCredentials, Network};
+use icefall_catalog::{CatalogConfig, Commit, Limits, RestCatalog, SignIn, Signing};
 use icefall_clock::{Clock, Entropy, Timestamp};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -209,6 +210,11 @@ impl StillClock {
         Arc::new(Self(Mutex::new((now, Vec::new()))))
     }
 
+    pub(crate) fn advance(&self, duration: Duration) {
+        let mut state = self.0.lock().unwrap();
+        state.0 = state.0.plus(duration);
+    }
+
     pub(crate) fn slept(&self) -> Vec<Duration> {
         self.0.lock().unwrap().1.clone()
     }
@@ -240,12 +246,20 @@ pub(crate) fn credentials() -> Credentials {
     Credentials::new("AKIDEXAMPLE", SECRET, Some(TOKEN.to_owned()), None, "test")
 }
 
+/// 2026-08-30T12:36:00Z, at which the tests' clocks stand.
+pub(crate) const NOW: Timestamp = Timestamp::from_unix_ms(1_788_093_360_000);
+
 pub(crate) fn signing(name: &str) -> Signing {
-    Signing {
-        name: name.to_owned(),
-        region: "us-east-1".to_owned(),
-        credentials: SharedCredentialsProvider::new(credentials()),
-    }
+    signing_with(name, credentials(), StillClock::at(NOW))
+}
+
+pub(crate) fn signing_with(
+    name: &str,
+    provider: impl ProvideCredentials + 'static,
+    clock: Arc<dyn Clock>,
+) -> Signing {
+    let credentials = CachedCredentials::new(provider, clock);
+    Signing { name: name.to_owned(), region: "us-east-1".to_owned(), credentials }
 }
 
 pub(crate) fn limits() -> Limits {
@@ -258,10 +272,21 @@ pub(crate) fn client(uri: String) -> (RestCatalog, Arc<StillClock>) {
 }
 
 pub(crate) fn client_with(uri: String, signing: Option<Signing>) -> (RestCatalog, Arc<StillClock>) {
-    let clock = StillClock::at(Timestamp::from_unix_ms(1_788_093_360_000));
-    let config = CatalogConfig { uri, warehouse: "s3://lake".to_owned(), signing, limits: limits() };
-    let time: Arc<dyn Clock> = Arc::<StillClock>::clone(&clock);
-    (RestCatalog::new(config, time, Arc::new(NoEntropy)).unwrap(), clock)
+    let clock = StillClock::at(NOW);
+    let sign_in = signing.map_or(SignIn::Unsigned, SignIn::SigV4);
+    (client_by(uri, sign_in, false, &clock), clock)
+}
+
+pub(crate) fn client_by(
+    uri: String,
+    sign_in: SignIn,
+    vended_credentials: bool,
+    clock: &Arc<StillClock>,
+) -> RestCatalog {
+    let (warehouse, network) = ("s3://lake".to_owned(), Network::default());
+    let config = CatalogConfig { uri, warehouse, sign_in, vended_credentials, network, limits: limits() };
+    let time: Arc<dyn Clock> = Arc::<StillClock>::clone(clock);
+    RestCatalog::new(config, time, Arc::new(NoEntropy)).unwrap()
 }
 
 pub(crate) fn table() -> TableIdent {

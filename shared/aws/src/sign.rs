@@ -1,4 +1,5 @@
-//! AWS Signature Version 4 for REST catalogs, as a pure function.
+//! AWS Signature Version 4 for what no SDK signs, as a pure function: REST catalogs, and the two services that keep
+//! secrets.
 //!
 //! The signature covers the request's bytes as they go over the wire, so it is made last, anew for every try, from
 //! nothing but its arguments. What catalogs need beyond the common case (see
@@ -12,8 +13,8 @@ use aws_credential_types::Credentials;
 use aws_sigv4::http_request::{PayloadChecksumKind, SignableBody, SignableRequest, SigningSettings};
 use aws_sigv4::sign::v4;
 use aws_smithy_runtime_api::client::identity::Identity;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use icefall_clock::Timestamp;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 /// A request to be signed.
 #[derive(Clone, Copy, Debug)]

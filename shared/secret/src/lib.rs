@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 /// A text that can't be printed by accident.
 ///
 /// ```compile_fail,E0277
-/// let secret = icefall_settings::Secret::new("hush".to_owned());
+/// let secret = icefall_secret::Secret::new("hush".to_owned());
 /// println!("{secret}"); // a secret has no `Display`
 /// ```
 #[derive(Clone, Eq, PartialEq)]
