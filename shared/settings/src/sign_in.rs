@@ -65,12 +65,14 @@ impl Check<'_> {
             );
             self.faults.add(&key.child(name), problem);
         }
-        if sign.is_none() && raw.credentials.is_some() {
+        let has_credentials = raw.credentials.is_some();
+        // First: what is wrong in them is not named once they themselves are at fault.
+        let credentials = self.credentials(raw.credentials.take(), &key.child("credentials"));
+        if sign.is_none() && has_credentials {
             let problem =
                 "are used only to sign; add sign = { name = \"...\", region = \"...\" }, or leave them out";
             self.faults.add(&key.child("credentials"), problem);
         }
-        let credentials = self.credentials(raw.credentials.take(), &key.child("credentials"));
         let signing = sign.map(|sign| self.signing(sign, &key.child("sign")));
         let token = token.map(|token| self.secret(Some(token), &key.child("token"), "give the token"));
         let oauth2 = oauth2.map(|oauth2| self.oauth2(oauth2, &key.child("oauth2")));
