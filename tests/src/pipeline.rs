@@ -78,7 +78,7 @@ impl Pipeline {
         let queue_url = stack.new_queue(&name, visibility_s).await;
         let catalog_sign_in = match stack.which {
             WhichCatalog::First => signing(&stack.catalog),
-            WhichCatalog::Second | WhichCatalog::Split => String::new(),
+            WhichCatalog::Second => String::new(),
         };
         let store_keys = credentials(&stack.store);
         let (overrides, tables) = (Vec::new(), String::new());
