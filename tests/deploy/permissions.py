@@ -33,6 +33,7 @@ QUEUE = {
     "receive": {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"},
     "delete": {"sqs:DeleteMessage"},
     "hide": {"sqs:ChangeMessageVisibility"},
+    "retention": {"sqs:GetQueueAttributes"},
 }
 STORE = {"put": {"put"}, "get": {"get"}, "get_range": {"get"}, "head": {"get"}, "new_input": {"get"}, "new_output": {"put"}}
 
