@@ -58,9 +58,15 @@ pub(crate) async fn ensure(
     let mut loaded = Vec::new();
     let mut missing = 0;
     let catalog = ports.catalog.as_ref();
-    let looks = wanted.iter().map(|table| async move { (table, ensure_one(catalog, table).await) });
+    let looks = wanted.iter().map(|table| async move { (table, look(catalog, table).await) });
     let mut found = stream::iter(looks).buffered(TABLES_AT_ONCE);
     while let Some((table, found)) = found.next().await {
+        // One after the other: catalogs don't take well to two that make one namespace.
+        let found = match found {
+            Ok(None) => make(catalog, table).await,
+            Ok(Some(found)) => Ok(found),
+            Err(failure) => Err(failure),
+        };
         match found {
             Ok(found) => loaded.push((table.name.clone(), found)),
             Err(failure) if failure.is_unreachable() => return Err(failure),
@@ -74,18 +80,24 @@ pub(crate) async fn ensure(
     Ok((loaded, missing))
 }
 
-async fn ensure_one(catalog: &dyn Catalog, table: &Wanted) -> Result<LoadedTable, TableFailure> {
+/// The table; `None`: it is absent and can be made.
+async fn look(catalog: &dyn Catalog, table: &Wanted) -> Result<Option<LoadedTable>, TableFailure> {
+    match catalog.load_table(&ident(&table.name)?, Snapshots::Refs).await {
+        Err(CatalogError::NotFound(_)) if table.definition.is_some() => Ok(None),
+        found => Ok(Some(found?)),
+    }
+}
+
+/// Makes an absent table. Whoever else makes it at the same time, what the catalog shows then is the table.
+async fn make(catalog: &dyn Catalog, table: &Wanted) -> Result<LoadedTable, TableFailure> {
     let ident = ident(&table.name)?;
-    let missing = match catalog.load_table(&ident, Snapshots::Refs).await {
-        Err(missing @ CatalogError::NotFound(_)) => missing,
-        found => return Ok(found?),
-    };
-    let Some(definition) = &table.definition else { return Err(missing.into()) };
-    ensure_namespace(catalog, ident.namespace()).await?;
-    match catalog.create_table(&ident, definition).await {
-        Ok(_) => info!(table = %table.name, "created"),
-        Err(CatalogError::AlreadyExists(_) | CatalogError::Unavailable(_)) => {}
-        Err(refused) => return Err(refused.into()),
+    if let Some(definition) = &table.definition {
+        ensure_namespace(catalog, ident.namespace()).await?;
+        match catalog.create_table(&ident, definition).await {
+            Ok(_) => info!(table = %table.name, "created"),
+            Err(CatalogError::AlreadyExists(_) | CatalogError::Unavailable(_)) => {}
+            Err(refused) => return Err(refused.into()),
+        }
     }
     Ok(catalog.load_table(&ident, Snapshots::Refs).await?)
 }
