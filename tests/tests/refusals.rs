@@ -143,7 +143,7 @@ async fn the_committers_catalog_secret_is_wrong() {
 async fn the_committers_catalog_is_unreachable() {
     let good = with_tables("commit-catalog-gone").await;
     let bad = good.with("ICEFALL__CATALOG__URI", closed_port());
-    stays_queued_then_lands(&good, &bad, &[&good.table().to_string(), "check catalog.uri"]).await;
+    stays_queued_then_lands(&good, &bad, &["batch manifests wait in the queue", "check catalog.uri"]).await;
 }
 
 #[tokio::test]
