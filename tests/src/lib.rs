@@ -6,7 +6,6 @@
 
 #![expect(clippy::expect_used, reason = "tests fail by panicking")]
 
-mod columns;
 mod event;
 pub mod fuzz;
 mod lake;
@@ -16,7 +15,6 @@ mod readers;
 mod stack;
 mod watched;
 
-pub use columns::{Answers, ask};
 pub use event::{OTHER_TOPIC, TOPIC, click, event, event_of};
 pub use lake::{DeadLetterRow, dead_letter_rows, dead_letters, event_ids, metadata};
 pub use log::Log;

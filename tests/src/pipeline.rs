@@ -118,12 +118,6 @@ impl Pipeline {
         Self { tables: tables_and_routes.replace("NAMESPACE", &self.namespace_name()), ..self.clone() }
     }
 
-    /// The same with other columns: `declaration` is what stands below the table's name in the settings.
-    #[must_use]
-    pub fn with_columns(&self, declaration: &str) -> Self {
-        self.declaring(&format!("[[table]]\nname = \"NAMESPACE.clicks\"\n{declaration}\n{ROUTE}"))
-    }
-
     /// The same with a second table, to which [`OTHER_TOPIC`] is routed.
     #[must_use]
     pub fn with_other_table(&self) -> Self {

@@ -10,10 +10,14 @@ use std::sync::Arc;
 
 use arrow::array::cast::AsArray;
 use arrow::array::{
-    Array, ArrayRef, ListArray, MapArray, RecordBatch, RecordBatchOptions, StructArray, new_null_array,
+    Array, ArrayRef, BinaryArray, LargeBinaryArray, LargeStringArray, ListArray, MapArray, RecordBatch,
+    RecordBatchOptions, StringArray, StructArray, new_null_array,
 };
-use arrow::compute::{CastOptions, cast_with_options, concat_batches};
-use arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{
+    DataType, Decimal128Type, Field, FieldRef, Fields, Float32Type, Float64Type, Int32Type, Int64Type,
+    TimeUnit, TimestampMicrosecondType, TimestampNanosecondType,
+};
 use arrow::error::ArrowError;
 use bytes::Bytes;
 use iceberg::arrow::schema_to_arrow_schema;
@@ -134,14 +138,11 @@ impl Evolve<'_> {
                 Ok(Arc::new(MapArray::try_new(Arc::clone(wanted), offsets, entries, nulls, *sorted)?))
             }
             (from, wanted) if from == wanted => Ok(Arc::clone(column)),
-            (from, wanted) if widens(from, wanted) => {
-                let strict = CastOptions { safe: false, ..CastOptions::default() };
-                Ok(cast_with_options(column, wanted, &strict)?)
-            }
-            (from, wanted) => {
-                let (from, to_type) = (from.clone(), wanted.clone());
-                Err(EvolveError::Type { name: to.name().clone(), from, to: to_type })
-            }
+            (from, wanted) => widened(column, wanted).ok_or_else(|| EvolveError::Type {
+                name: to.name().clone(),
+                from: from.clone(),
+                to: wanted.clone(),
+            }),
         }
     }
 
@@ -156,29 +157,52 @@ fn id(field: &Field) -> Option<&str> {
     field.metadata().get(PARQUET_FIELD_ID_META_KEY).map(String::as_str)
 }
 
-/// Whether values of `from` are values of `to`, by Iceberg's rules for promotion or since both are forms of
-/// one type of Iceberg's in Arrow.
-fn widens(from: &DataType, to: &DataType) -> bool {
-    match (from, to) {
-        (DataType::Int32, DataType::Int64)
-        | (DataType::Float32, DataType::Float64)
-        | (DataType::Binary, DataType::LargeBinary)
-        | (DataType::LargeBinary, DataType::Binary)
-        | (DataType::Utf8, DataType::LargeUtf8)
-        | (DataType::LargeUtf8, DataType::Utf8) => true,
-        (DataType::Decimal128(precision, scale), DataType::Decimal128(wider, same)) => {
-            scale == same && precision <= wider
+/// The column in a type that all of its values are values of, by Iceberg's rules for promotion or since both are
+/// forms of one type of Iceberg's in Arrow; `None`: `to` is no such type. Written out, since the library's cast
+/// brings along all that it can do, which weighs a megabyte.
+fn widened(column: &ArrayRef, to: &DataType) -> Option<ArrayRef> {
+    Some(match (column.data_type(), to) {
+        (DataType::Int32, DataType::Int64) => {
+            Arc::new(column.as_primitive::<Int32Type>().unary::<_, Int64Type>(i64::from))
         }
-        (DataType::Timestamp(unit, zone), DataType::Timestamp(same, other)) => {
-            unit == same && zone.is_some() == other.is_some()
+        (DataType::Float32, DataType::Float64) => {
+            Arc::new(column.as_primitive::<Float32Type>().unary::<_, Float64Type>(f64::from))
         }
-        _ => false,
-    }
+        (DataType::Decimal128(precision, scale), DataType::Decimal128(wider, same))
+            if scale == same && precision <= wider =>
+        {
+            Arc::new(column.as_primitive::<Decimal128Type>().clone().with_data_type(to.clone()))
+        }
+        (
+            DataType::Timestamp(TimeUnit::Microsecond, zone),
+            DataType::Timestamp(TimeUnit::Microsecond, other),
+        ) if zone.is_some() == other.is_some() => {
+            Arc::new(column.as_primitive::<TimestampMicrosecondType>().clone().with_data_type(to.clone()))
+        }
+        (
+            DataType::Timestamp(TimeUnit::Nanosecond, zone),
+            DataType::Timestamp(TimeUnit::Nanosecond, other),
+        ) if zone.is_some() == other.is_some() => {
+            Arc::new(column.as_primitive::<TimestampNanosecondType>().clone().with_data_type(to.clone()))
+        }
+        (DataType::Binary, DataType::LargeBinary) => {
+            Arc::new(column.as_binary::<i32>().iter().collect::<LargeBinaryArray>())
+        }
+        (DataType::LargeBinary, DataType::Binary) => {
+            Arc::new(column.as_binary::<i64>().iter().collect::<BinaryArray>())
+        }
+        (DataType::Utf8, DataType::LargeUtf8) => {
+            Arc::new(column.as_string::<i32>().iter().collect::<LargeStringArray>())
+        }
+        (DataType::LargeUtf8, DataType::Utf8) => {
+            Arc::new(column.as_string::<i64>().iter().collect::<StringArray>())
+        }
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::{Float64Type, Int64Type};
     use iceberg::spec::{
         ListType, NestedField, NestedFieldRef, PartitionSpec, PrimitiveType, StructType, Type,
     };

@@ -38,8 +38,14 @@ class Lakehouse:
     catalog_port: int
 
 
-def start_lakehouse(workspace: Workspace, run: Path, ports: Ports, credentials: Credentials) -> Lakehouse:
-    """Starts SeaweedFS with both buckets and with identities that can do their own part's work only."""
+def start_lakehouse(
+    workspace: Workspace, run: Path, ports: Ports, credentials: Credentials, *, lends_keys: bool
+) -> Lakehouse:
+    """Starts SeaweedFS with both buckets and with identities that can do their own part's work only.
+
+    A catalog that lends keys for tables also says where the store is, and clients go there past the proxy that
+    notes whose key they use: so it lends some only where that is what is tried.
+    """
     data, logs = run / "seaweedfs", run / "log" / "seaweedfs"
     identities, roles = run / "identities.json", run / "roles.json"
     data.mkdir()
@@ -51,7 +57,7 @@ def start_lakehouse(workspace: Workspace, run: Path, ports: Ports, credentials: 
         workspace.program("weed"), f"-logdir={logs}", "mini", f"-dir={data}", f"-ip={LOOPBACK}", f"-ip.bind={LOOPBACK}",
         f"-master.port={ports.free()}", f"-volume.port={ports.free()}", f"-filer.port={ports.free()}",
         f"-s3.port={s3_port}", f"-s3.port.iceberg={catalog_port}", "-s3.port.lance=0", f"-s3.config={identities}",
-        f"-s3.iam.config={roles}", f"-s3.iceberg.credentialRole={VENDING_ROLE}",
+        *([f"-s3.iam.config={roles}", f"-s3.iceberg.credentialRole={VENDING_ROLE}"] if lends_keys else []),
         f"-admin.port={ports.free()}", "-admin.ui=false", "-webdav=false", "-master.telemetry=false",
         "-master.volumeSizeLimitMB=64", "-volume.preStopSeconds=0", "-s3.autoCreateBucket=false",
         f"-tableBucket={TABLE_BUCKET}", f"-bucket={OPS_BUCKET},{second_catalog.BUCKET}",

@@ -142,7 +142,9 @@ class Supervisor:
     async def _start_parts(self) -> Stack:
         options, run, keys = self._options, self._run, Credentials.random()
         self._say("starting the object store and the Iceberg catalog (SeaweedFS)")
-        lakehouse = parts.start_lakehouse(self._workspace, run, self._ports, keys)
+        lakehouse = parts.start_lakehouse(
+            self._workspace, run, self._ports, keys, lends_keys=not self._options.main_job
+        )
         self._parts.append(lakehouse.part)
         self._say("starting the queue (SQS)")
         queue_part, queue_port = parts.start_queue_server(self._workspace, run, self._ports)
