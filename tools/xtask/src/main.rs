@@ -8,6 +8,7 @@
 mod build;
 mod environments;
 mod fuzz;
+mod java;
 mod java_parts;
 mod lint;
 mod maven;
