@@ -128,6 +128,15 @@ async fn an_unreachable_catalog_ends_the_invocation_before_anything_is_received(
     assert_eq!(bench.rows().await, bench::keys(0, 0..10));
 }
 
+/// The one message, of the first ten records.
+async fn stays_queued_and_lands_when_it_is_over(bench: &Bench) {
+    assert_eq!(bench.queue.len(), 1);
+    bench.catalog_faults.clear();
+    bench.clock.advance(Duration::from_mins(10));
+    bench.drain().await.expect("it drains");
+    assert_eq!(bench.rows().await, bench::keys(0, 0..10));
+}
+
 #[tokio::test]
 async fn a_catalog_that_goes_in_between_ends_the_invocation() {
     let bench = Bench::new().await;
@@ -135,11 +144,7 @@ async fn a_catalog_that_goes_in_between_ends_the_invocation() {
     bench.catalog_faults.outage(Call::Commit, Failure::NoConnection);
     let gone = bench.drain().await.expect_err("nothing can be committed");
     assert!(matches!(gone, DrainError::Tables { tables: 1, messages: 1 }), "{gone}");
-    assert_eq!(bench.queue.len(), 1);
-    bench.catalog_faults.clear();
-    bench.clock.advance(Duration::from_mins(10));
-    bench.drain().await.expect("it drains");
-    assert_eq!(bench.rows().await, bench::keys(0, 0..10));
+    stays_queued_and_lands_when_it_is_over(&bench).await;
 }
 
 #[tokio::test]
@@ -150,11 +155,7 @@ async fn a_catalog_that_answers_no_commit_is_given_up_on() {
     let began = bench.clock.now();
     bench.drain().await.expect_err("no commit is answered");
     assert!(bench.clock.now().since(began) < Duration::from_secs(20), "{:?}", bench.clock.now().since(began));
-    assert_eq!(bench.queue.len(), 1);
-    bench.catalog_faults.clear();
-    bench.clock.advance(Duration::from_mins(10));
-    bench.drain().await.expect("it drains");
-    assert_eq!(bench.rows().await, bench::keys(0, 0..10));
+    stays_queued_and_lands_when_it_is_over(&bench).await;
     assert_eq!(bench.snapshots(TABLE), 1);
 }
 
@@ -165,11 +166,7 @@ async fn what_is_denied_stays_queued_and_lands_when_it_is_allowed_again() {
     bench.catalog_faults.outage(Call::Commit, Failure::Denied);
     let denied = bench.drain().await.expect_err("nothing can be committed");
     assert!(matches!(denied, DrainError::Tables { tables: 1, messages: 1 }), "{denied}");
-    assert_eq!(bench.queue.len(), 1);
-    bench.catalog_faults.clear();
-    bench.clock.advance(Duration::from_mins(10));
-    bench.drain().await.expect("it drains");
-    assert_eq!(bench.rows().await, bench::keys(0, 0..10));
+    stays_queued_and_lands_when_it_is_over(&bench).await;
 }
 
 #[tokio::test]
