@@ -29,7 +29,8 @@ const RACERS: usize = 8;
 pub struct Habits {
     /// Creating a table that is there is refused; else the answer is the old table.
     pub refuses_to_create_twice: bool,
-    /// Of creations that race one succeeds; else several are told that they did, each with a table of its own.
+    /// Of creations that race one succeeds and the others are refused; else several are told that they did, each with
+    /// a table of its own, and some get a server error, which says nothing of what became of theirs.
     pub one_racing_creation_wins: bool,
     /// Asked for referenced snapshots alone, it leaves the others out; else it answers with all.
     pub leaves_out_unreferenced_snapshots: bool,
@@ -183,15 +184,25 @@ impl Suite<'_> {
         let (table, wanted) = (self.ident("created_at_once"), new_table());
         let answers = join_all((0..RACERS).map(|_| self.catalog.create_table(&table, &wanted))).await;
         let won = answers.iter().filter(|answer| answer.is_ok()).count();
-        let refused =
-            answers.iter().filter(|answer| matches!(answer, Err(CatalogError::AlreadyExists(_)))).count();
-        assert_eq!(won + refused, RACERS, "{answers:?}");
+        let refused = answers.iter().filter(|answer| self.is_a_racers_refusal(answer)).count();
+        assert!(won > 0 && won + refused == RACERS, "{answers:?}");
         if self.habits.one_racing_creation_wins {
             assert_eq!(won, 1, "{answers:?}");
         }
         let loaded = self.load(&table).await;
-        assert!(answers.iter().flatten().any(|answer| answer.metadata.uuid() == loaded.uuid()));
+        let of_a_winner = answers.iter().flatten().any(|answer| answer.metadata.uuid() == loaded.uuid());
+        let unknown = answers.iter().any(|answer| matches!(answer, Err(CatalogError::Unavailable(_))));
+        assert!(of_a_winner || unknown, "the table is of nobody who was told so: {answers:?}");
         assert_eq!(loaded, self.load(&table).await);
+    }
+
+    /// A catalog that lets racing creations trip over each other answers some of them with a server error.
+    fn is_a_racers_refusal(&self, answer: &Result<LoadedTable, CatalogError>) -> bool {
+        match answer {
+            Err(CatalogError::AlreadyExists(_)) => true,
+            Err(CatalogError::Unavailable(_)) => !self.habits.one_racing_creation_wins,
+            _ => false,
+        }
     }
 
     async fn commits_on_what_was_loaded(&self) {
