@@ -57,7 +57,8 @@ impl Reader {
         let catalog = if stack.which == WhichCatalog::First { "first" } else { "second" };
         let questions: Vec<Value> = questions.iter().map(Question::to_json).collect();
         let answers = self.run(&json!({ "catalog": catalog, "questions": questions }));
-        let rows = answers.into_iter().map(|mut answer| answer["rows"].take());
+        let rows =
+            answers.into_iter().map(|mut answer| answer.get_mut("rows").map(Value::take).unwrap_or_default());
         rows.map(|rows| serde_json::from_value(rows).expect("rows are objects")).collect()
     }
 

@@ -1,6 +1,7 @@
 //! The stack that is up, as `cargo xtask test` describes it.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 
@@ -81,8 +82,8 @@ impl Stack {
             fs::read(Self::file()).expect("the stack's description can't be read: run `cargo xtask test`");
         let stack: Self =
             serde_json::from_slice(&text).expect("the stack's description is not the JSON that it should be");
-        match env::var(CATALOG_VARIABLE).as_deref() {
-            Ok("second") => stack.on_second_catalog(),
+        match env::var_os(CATALOG_VARIABLE).as_deref().map(OsStr::to_string_lossy).as_deref() {
+            Some("second") => stack.on_second_catalog(),
             named => {
                 assert!(named.unwrap_or("first") == "first", "{CATALOG_VARIABLE} must be first or second");
                 stack

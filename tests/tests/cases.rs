@@ -193,9 +193,13 @@ async fn t49_two_first_commits_race_and_one_becomes_the_others_child() {
     let meeting = Arc::new(Barrier::new(2));
     let (mut first, mut second) = (None, None);
     let (one_drained, other_drained) = tokio::join!(
-        one.drain_through(|catalog| first.insert(WatchedCatalog::meeting(catalog, &meeting)).clone()),
-        other.drain_through(|catalog| second.insert(WatchedCatalog::meeting(catalog, &meeting)).clone()),
-    );
+            one.drain_through(
+                |catalog| Arc::clone(first.insert(WatchedCatalog::meeting(catalog, &meeting))) as _
+            ),
+            other.drain_through(|catalog| Arc::clone(
+                second.insert(WatchedCatalog::meeting(catalog, &meeting))
+            ) as _),
+        );
     one_drained.expect("a conflict is no failure");
     other_drained.expect("a conflict is no failure");
 

@@ -1,6 +1,8 @@
 //! Each fuzz target on good input that was damaged: a short look that runs with every test, between the long ones
 //! by `cargo xtask fuzz`.
 
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 use std::fs;
 use std::path::Path;
 
@@ -37,7 +39,9 @@ fn look((name, target): Target) {
     let mut runner = TestRunner::new(Config { cases: 2_000, ..Config::default() });
     let seeds: Vec<Vec<u8>> =
         seeds().into_iter().filter(|(of, _)| *of == name).map(|(_, seed)| seed).collect();
-    seeds.iter().for_each(|seed| target(seed));
+    for seed in &seeds {
+        target(seed);
+    }
     let input = (any::<Index>(), prop::collection::vec(damage(), 0..6));
     runner
         .run(&input, |(which, damages)| {

@@ -142,7 +142,7 @@ async fn several_committers_at_once_do_no_harm() {
             pipeline.write(&event(0, from, &values(from, from + 10))).await.expect("it is taken in");
         }
     }
-    let drains = [pipeline.drain(), pipeline.drain(), pipeline.drain()];
+    let drains = vec![pipeline.drain(), pipeline.drain(), pipeline.drain()];
     for drained in futures::future::join_all(drains).await {
         drained.expect("a conflict is no failure");
     }

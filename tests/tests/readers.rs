@@ -20,10 +20,11 @@ const ASKED: [i64; 9] = [0, 1, 99, 100, 150, 199, 200, 298, 299];
 
 /// A pipeline whose table has `columns`, with these rows committed to it as one file.
 async fn with_rows(name: &str, columns: &[Column], rows: &[Value]) -> Pipeline {
-    let columns: String = columns
+    let columns = columns
         .iter()
         .map(|column| format!("  {{ name = \"{}\", type = \"{}\" }},\n", column.name, column.data_type))
-        .collect();
+        .collect::<Vec<_>>()
+        .concat();
     let declared = format!(
         "[[table]]\nname = \"NAMESPACE.clicks\"\n\
          properties = {{ \"write.parquet.row-group-limit\" = \"{ROW_GROUP}\" }}\n\

@@ -1,6 +1,8 @@
 //! Wrong keys, unreachable parts, missing tables: each is one clear error that names what and says what to do, prints
 //! no secret, and loses nothing. Once it is put right, the same records land, once.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests fail by panicking")]
+
 use icefall_catalog::{CatalogError, Snapshots};
 use icefall_tests::{Log, Pipeline, SECRETS, click, closed_port, event, reasons};
 

@@ -1,6 +1,8 @@
 //! Ways of signing in, on the parts that know them: the catalog's tokens, roles that the store's own token service
 //! lends, credentials that the catalog hands out, secrets that are kept elsewhere.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests fail by panicking")]
+
 use std::process::Command;
 
 use icefall_catalog::Snapshots;

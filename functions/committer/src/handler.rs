@@ -43,7 +43,9 @@ async fn answer(committer: &Committer, event: Value, deadline: Timestamp) -> Res
     };
     let kept = committer.drain_with(brought, deadline, after_round).await?;
     let mut response = SqsBatchResponse::default();
-    kept.into_iter().for_each(|message| response.add_failure(message.0));
+    for message in kept {
+        response.add_failure(message.0);
+    }
     Ok(Answer::Batch(response))
 }
 

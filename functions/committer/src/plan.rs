@@ -134,7 +134,11 @@ impl Planner<'_> {
         Ok(match round.decide_overruled(batch, overruled).map_err(LedgerStoreError::from)? {
             Verdict::Commit => match self.current(batch).await {
                 Ok(current) => {
-                    let files = self.files(&current, files)?;
+                    // Looked at before, unless they were written anew.
+                    let files = match (&current, files) {
+                        (Cow::Borrowed(_), Some(files)) => files,
+                        _ => group_of(self.table, &current)?,
+                    };
                     plan.accept(round, current, files, overruled)?;
                     Fate::Committed
                 }
@@ -158,18 +162,6 @@ impl Planner<'_> {
             }
             Verdict::Stopped(stop) => Fate::Waits { since_ms: stop.since_ms },
         })
-    }
-
-    /// The files of what is committed: those that were looked at before, unless they were written anew.
-    fn files(
-        &self,
-        batch: &Cow<'_, BatchManifest>,
-        before: Option<FileGroup>,
-    ) -> Result<FileGroup, AppendError> {
-        match (batch, before) {
-            (Cow::Borrowed(_), Some(files)) => Ok(files),
-            (batch, _) => group_of(self.table, batch),
-        }
     }
 
     /// The batch manifest with files that can be committed: its own, or new ones.

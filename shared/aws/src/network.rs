@@ -11,6 +11,7 @@ use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
 use aws_smithy_http_client::tls::{Provider, TlsContext, TrustStore};
 use aws_smithy_http_client::{Builder, Connector};
 use aws_smithy_runtime_api::client::http::SharedHttpClient;
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use icefall_secret::Secret;
 use thiserror::Error;
 
@@ -64,7 +65,7 @@ impl Network {
                 .tls_provider(Provider::Rustls(CryptoMode::Ring))
                 .tls_context(trusted.clone());
             connector.set_connector_settings(settings.cloned());
-            connector.set_sleep_impl(components.and_then(|components| components.sleep_impl()));
+            connector.set_sleep_impl(components.and_then(RuntimeComponents::sleep_impl));
             connector.set_proxy_config(proxy.clone());
             connector.build()
         }))
@@ -139,8 +140,8 @@ fn causes(error: &dyn std::error::Error) -> String {
 mod tests {
     use super::*;
 
-    fn proxy(url: &str) -> Option<Proxy> {
-        Some(Proxy { url: Secret::new(url.to_owned()), no_proxy: String::new() })
+    fn proxy(url: &str) -> Proxy {
+        Proxy { url: Secret::new(url.to_owned()), no_proxy: String::new() }
     }
 
     #[test]
@@ -150,14 +151,14 @@ mod tests {
             assert!(error.starts_with("network.ca_bundle holds no certificates"), "{error}");
         }
         for url in ["", "socks5://me:hush@proxy:1080", "http://"] {
-            let error = Network::new(None, proxy(url)).expect_err(url).to_string();
+            let error = Network::new(None, Some(proxy(url))).expect_err(url).to_string();
             assert!(error.starts_with("network.proxy is no URL") && !error.contains("hush"), "{error}");
         }
     }
 
     #[test]
     fn a_proxys_password_does_not_print() {
-        let network = Network::new(None, proxy("http://me:hush@proxy:3128")).expect("a proxy");
+        let network = Network::new(None, Some(proxy("http://me:hush@proxy:3128"))).expect("a proxy");
         assert!(!format!("{network:?}").contains("hush"));
     }
 }

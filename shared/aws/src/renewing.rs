@@ -174,7 +174,7 @@ impl<I: Issuer> Renewing<I> {
 
 /// How long something with this much life left is used before its successor is asked for.
 fn until_renewal(life: Duration) -> Duration {
-    life - (life / 3).min(AHEAD)
+    life.saturating_sub((life / 3).min(AHEAD))
 }
 
 impl<I: Issuer> fmt::Debug for Renewing<I> {

@@ -1,7 +1,5 @@
 //! When what is lent is renewed, and what happens when its issuer fails.
 
-#![expect(clippy::expect_used, reason = "tests fail by panicking")]
-
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -97,7 +97,7 @@ impl Evolve<'_> {
             .zip(columns)
             .filter_map(|(field, column)| Some((id(field)?, (field, column))))
             .collect();
-        let rows = columns.first().map_or(self.rows, |column| column.len());
+        let rows = columns.first().map_or(self.rows, Array::len);
         let found = target.iter().map(|to| match id(to).and_then(|id| by_id.get(id)) {
             Some((from, column)) => self.column(from, column, to),
             None => self.absent(to, rows),
@@ -229,7 +229,9 @@ mod tests {
 
     fn file(schema: &Schema, rows: &[&str]) -> Bytes {
         let mut converter = Converter::new(schema).expect("a schema");
-        rows.iter().for_each(|row| converter.append(row.as_bytes()).expect("a row"));
+        for row in rows {
+            converter.append(row.as_bytes()).expect("a row");
+        }
         let rows = converter.finish().expect("a batch");
         let spec = PartitionSpec::unpartition_spec();
         let format = FileFormat::new(schema, &spec, &HashMap::new()).expect("a format");

@@ -187,8 +187,8 @@ fn checksum(text: &str) -> u32 {
 mod tests {
     use super::*;
 
-    fn identity(kind: PrimitiveType, value: &[u8]) -> String {
-        shown(Transform::Identity, &kind, Some(&SingleValue(value.to_vec())))
+    fn identity(kind: &PrimitiveType, value: &[u8]) -> String {
+        shown(Transform::Identity, kind, Some(&SingleValue(value.to_vec())))
     }
 
     fn period(transform: Transform, number: i32) -> String {
@@ -222,24 +222,24 @@ mod tests {
     fn values_are_shown_as_java_shows_them() {
         let micros = |micros: i64| micros.to_le_bytes();
         let stamp = PrimitiveType::Timestamptz;
-        assert_eq!(identity(stamp.clone(), &micros(-1)), "1969-12-31T23:59:59.999999Z");
-        assert_eq!(identity(stamp.clone(), &micros(1_714_558_800_000_000)), "2024-05-01T10:20Z");
-        assert_eq!(identity(stamp, &micros(1_714_558_830_500_000)), "2024-05-01T10:20:30.500Z");
-        assert_eq!(identity(PrimitiveType::Timestamp, &micros(0)), "1970-01-01T00:00");
-        assert_eq!(identity(PrimitiveType::TimestampNs, &micros(-1)), "1969-12-31T23:59:59.999999999");
-        assert_eq!(identity(PrimitiveType::Time, &micros(36_000_000_000)), "10:00");
-        assert_eq!(identity(PrimitiveType::Date, &(-1_i32).to_le_bytes()), "1969-12-31");
-        assert_eq!(identity(PrimitiveType::Binary, &[0xfb, 0xff, 0]), "+/8A");
-        assert_eq!(identity(PrimitiveType::Boolean, &[1]), "true");
+        assert_eq!(identity(&stamp, &micros(-1)), "1969-12-31T23:59:59.999999Z");
+        assert_eq!(identity(&stamp, &micros(1_714_558_800_000_000)), "2024-05-01T10:20Z");
+        assert_eq!(identity(&stamp, &micros(1_714_558_830_500_000)), "2024-05-01T10:20:30.500Z");
+        assert_eq!(identity(&PrimitiveType::Timestamp, &micros(0)), "1970-01-01T00:00");
+        assert_eq!(identity(&PrimitiveType::TimestampNs, &micros(-1)), "1969-12-31T23:59:59.999999999");
+        assert_eq!(identity(&PrimitiveType::Time, &micros(36_000_000_000)), "10:00");
+        assert_eq!(identity(&PrimitiveType::Date, &(-1_i32).to_le_bytes()), "1969-12-31");
+        assert_eq!(identity(&PrimitiveType::Binary, &[0xfb, 0xff, 0]), "+/8A");
+        assert_eq!(identity(&PrimitiveType::Boolean, &[1]), "true");
         let uuid =
             [0xf7, 0x9c, 0x3e, 0x09, 0x67, 0x7c, 0x4b, 0xbd, 0xa4, 0x79, 0x3f, 0x34, 0x9c, 0xb7, 0x85, 0xe7];
-        assert_eq!(identity(PrimitiveType::Uuid, &uuid), "f79c3e09-677c-4bbd-a479-3f349cb785e7");
+        assert_eq!(identity(&PrimitiveType::Uuid, &uuid), "f79c3e09-677c-4bbd-a479-3f349cb785e7");
     }
 
     #[test]
     fn numbers_are_shown_as_java_shows_them() {
-        let double = |number: f64| identity(PrimitiveType::Double, &number.to_le_bytes());
-        let float = |number: f32| identity(PrimitiveType::Float, &number.to_le_bytes());
+        let double = |number: f64| identity(&PrimitiveType::Double, &number.to_le_bytes());
+        let float = |number: f32| identity(&PrimitiveType::Float, &number.to_le_bytes());
         assert_eq!(
             [double(1.0), double(-0.0), double(1e7), double(1.5e-7)],
             ["1.0", "-0.0", "1.0E7", "1.5E-7"]

@@ -110,15 +110,16 @@ impl WebIdentity {
         let request = self.sts.assume_role_with_web_identity().role_arn(&self.role.arn);
         let request = request.role_session_name(&self.role.session_name).web_identity_token(token.trim());
         let answer = request.send().await.map_err(CredentialsError::provider_error)?;
-        answer
-            .credentials
-            .and_then(keys_of)
-            .ok_or_else(|| CredentialsError::unhandled("STS answered without keys"))
+        answer.credentials.and_then(keys_of).ok_or_else(|| {
+            CredentialsError::unhandled(
+                "STS answered without keys, or without a time of expiry that can be read",
+            )
+        })
     }
 }
 
 fn keys_of(lent: Lent) -> Option<Credentials> {
-    let expires = lent.expiration.try_into().ok();
+    let expires = Some(lent.expiration.try_into().ok()?);
     let token = Some(lent.session_token);
     Some(Credentials::new(lent.access_key_id, lent.secret_access_key, token, expires, "web identity"))
 }

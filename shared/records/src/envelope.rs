@@ -30,7 +30,7 @@ pub(crate) struct RawRecord<'a> {
 }
 
 /// An event's own fields as JSON text.
-#[derive(Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct RawEvent<'a> {
     pub(crate) source: Option<&'a str>,
     pub(crate) source_arn: Option<&'a str>,

@@ -130,11 +130,19 @@ impl Check<'_> {
             self.faults.add(key, problem);
             return None;
         }
-        let pair = has_pair.then(|| self.pair(&mut raw, key));
-        if raw.assume_role_arn.is_some() || names_a_role(&raw) {
-            return self.role(raw, pair, key).map(CredentialsSettings::Role);
+        let names_a_role = raw.assume_role_arn.is_some() || names_a_role(&raw);
+        let source = if has_pair {
+            self.pair(&mut raw, key).map(RoleSource::Static)
+        } else {
+            Some(RoleSource::Default)
+        };
+        if names_a_role {
+            return self.role(raw, source, key).map(CredentialsSettings::Role);
         }
-        pair.flatten().map(CredentialsSettings::Static)
+        match source? {
+            RoleSource::Static(pair) => Some(CredentialsSettings::Static(pair)),
+            RoleSource::Default | RoleSource::WebIdentity(_) => None,
+        }
     }
 
     fn pair(&mut self, raw: &mut RawCredentials, key: &Key) -> Option<StaticCredentials> {
@@ -149,13 +157,8 @@ impl Check<'_> {
         })
     }
 
-    /// The role that is assumed, by the holder of `pair` if there is one.
-    fn role(
-        &mut self,
-        raw: RawCredentials,
-        pair: Option<Option<StaticCredentials>>,
-        key: &Key,
-    ) -> Option<AssumedRole> {
+    /// The role that is assumed, by `source` unless a web identity is named; `None` is a key pair with faults.
+    fn role(&mut self, raw: RawCredentials, source: Option<RoleSource>, key: &Key) -> Option<AssumedRole> {
         let remedy =
             "name the role; session_name, external_id, web_identity_token_file and sts_endpoint are for it";
         let arn = self.required(raw.assume_role_arn, &key.child("assume_role_arn"), remedy);
@@ -166,7 +169,7 @@ impl Check<'_> {
         let token_file = raw.web_identity_token_file.map(PathBuf::from);
         if token_file.is_some() {
             let key = key.child("web_identity_token_file");
-            if pair.is_some() {
+            if !matches!(source, Some(RoleSource::Default)) {
                 self.faults.add(&key, "needs no key pair; leave out one of the two");
             }
             if raw.external_id.is_some() {
@@ -175,12 +178,8 @@ impl Check<'_> {
         }
         let external_id = raw.external_id.clone();
         let external_id = self.parsed(external_id, &key.child("external_id"), external_id_of);
-        let source = match (token_file, pair) {
-            (Some(file), _) => RoleSource::WebIdentity(file),
-            (None, Some(pair)) => RoleSource::Static(pair?),
-            (None, None) => RoleSource::Default,
-        };
-        let (arn, session_name) = (arn?, session_name?);
+        let source = token_file.map(RoleSource::WebIdentity).or(source);
+        let (arn, session_name, source) = (arn?, session_name?, source?);
         Some(AssumedRole { arn, session_name, external_id, sts_endpoint, source })
     }
 }

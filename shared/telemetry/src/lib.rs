@@ -3,7 +3,7 @@
 //! What an operator sees of Icefall goes through here. Logs follow Lambda's own logging controls
 //! ([`start_logging`]); a line of level error is only for what a person must act on, since alarms are
 //! set on them: what is retried or merely refused is a warning, what went as planned is info or less.
-//! Metrics are declared in one table ([`Metric`]), which the documentation mirrors ([`reference`]);
+//! Metrics are declared in one table ([`Metric`]), which the documentation mirrors ([`reference()`]);
 //! callers say what happened ([`Metrics`]) and know neither names nor units.
 //!
 //! Nothing is read from the environment and no clock is asked: both come in as values.

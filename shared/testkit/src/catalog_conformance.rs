@@ -15,7 +15,7 @@ use iceberg::spec::{
     SnapshotRetention, Summary, TableMetadata, Transform, Type, UnboundPartitionSpec,
 };
 use iceberg::{NamespaceIdent, TableIdent, TableRequirement, TableUpdate};
-use icefall_catalog::{Catalog, CatalogError, Commit, CommitOutcome, NewTable, Snapshots};
+use icefall_catalog::{Catalog, CatalogError, Commit, CommitOutcome, LoadedTable, NewTable, Snapshots};
 use icefall_clock::{Entropy, SystemEntropy};
 
 /// A property of the size that a ledger reaches with many partitions.

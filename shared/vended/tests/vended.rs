@@ -1,7 +1,7 @@
 //! Credentials that a catalog hands out, through the real adapters: a catalog that lends keys for a quarter of
 //! an hour, and a store that knows which are good. Both go by the test's clock.
 
-#![expect(clippy::expect_used, clippy::indexing_slicing, reason = "tests fail by panicking")]
+#![expect(clippy::expect_used, reason = "tests fail by panicking")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -147,13 +147,13 @@ pub(crate) fn rows_in(file: Bytes) -> Result<Vec<Row>, String> {
     for batch in batches(file)? {
         let [id, p, o] = ["id", "p", "o"].map(|name| longs(&batch, name));
         let (n, q) = (longs(&batch, "n")?, longs(&batch, "q")?);
-        let (s, extra) = (texts(&batch, "s")?, texts(&batch, "extra")?);
+        let (text, extra) = (texts(&batch, "s")?, texts(&batch, "extra")?);
         for (index, ((id, p), o)) in id?.into_iter().zip(p?).zip(o?).enumerate() {
             let required = id.zip(p).zip(o).ok_or("a row has a null in a required column")?;
             let ((id, partition), offset) = required;
             let values = Values {
                 n: n.get(index).copied().flatten(),
-                s: s.get(index).cloned().flatten(),
+                s: text.get(index).cloned().flatten(),
                 q: q.get(index).copied().flatten(),
                 extra: extra.get(index).cloned().flatten(),
             };
@@ -193,7 +193,8 @@ fn letters_of(batches: &[RecordBatch]) -> Result<Vec<Letter>, String> {
 }
 
 fn batches(file: Bytes) -> Result<Vec<RecordBatch>, String> {
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file).and_then(|builder| builder.build());
+    let reader =
+        ParquetRecordBatchReaderBuilder::try_new(file).and_then(ParquetRecordBatchReaderBuilder::build);
     let reader = reader.map_err(|error| format!("a data file is no Parquet: {error}"))?;
     reader.collect::<Result<_, _>>().map_err(|error| error.to_string())
 }
@@ -227,7 +228,9 @@ fn blobs(column: &ArrayRef) -> Result<Vec<Option<Vec<u8>>>, String> {
     Ok(column.as_binary::<i64>().iter().map(|bytes| bytes.map(<[u8]>::to_vec)).collect())
 }
 
-fn headers_at(headers: &ArrayRef, row: usize) -> Result<Vec<(String, Option<Vec<u8>>)>, String> {
+type Headers = Vec<(String, Option<Vec<u8>>)>;
+
+fn headers_at(headers: &ArrayRef, row: usize) -> Result<Headers, String> {
     let list = headers.as_list_opt::<i32>().ok_or("headers are no list")?.value(row);
     let entries = list.as_struct_opt().ok_or("headers are no structs")?;
     let part = |name: &str| entries.column_by_name(name).ok_or_else(|| format!("headers lack {name}"));

@@ -150,7 +150,7 @@ impl World {
                 self.invoke_committer();
             }
             Event::Redeliver | Event::Shuffle | Event::OldMessage | Event::ForeignMessage => {
-                self.queue_event(event)
+                self.queue_event(event);
             }
             Event::Outage => self.outage(),
             Event::TriggerRecreated | Event::TopicRecreated => self.kafka_event(event),
@@ -282,7 +282,8 @@ impl World {
             self.invoke_committer();
             self.run_to_idle(HOUR);
             if self.kafka.is_drained() && self.only_waits() {
-                return self.finish();
+                self.finish();
+                return Ok(());
             }
             for topic in 0..self.kafka.topics.len() {
                 self.invoke_writer(topic, false, MANY);
@@ -298,12 +299,11 @@ impl World {
     }
 
     /// Whatever waits in outboxes goes with the next invocation.
-    fn finish(&mut self) -> Result<(), String> {
+    fn finish(&mut self) {
         self.forget_warm();
         self.run_until(self.sim.now_ms() + 6 * MINUTE);
         self.invoke_committer();
         self.run_to_idle(HOUR);
-        Ok(())
     }
 
     /// Whether all that is queued waits for an operator.

@@ -132,7 +132,9 @@ impl Sim {
         if arrives.is_some() {
             let effect = state.flights.remove(&moment);
             drop(state);
-            effect.into_iter().for_each(|effect| effect());
+            if let Some(effect) = effect {
+                effect();
+            }
             return Next::Arrived;
         }
         match state.timers.remove(&moment) {

@@ -30,7 +30,7 @@ impl Cell {
     }
 
     fn bytes(bytes: &[u8]) -> Self {
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
         Self { written: STANDARD.encode(bytes).into(), read: hex.into() }
     }
 }

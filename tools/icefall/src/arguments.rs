@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 #[derive(Clone, Debug, Parser)]
 #[command(name = "icefall", version)]
 pub struct Arguments {
-    /// Where the settings are: a path, or s3://bucket/key. What `ICEFALL_SETTINGS` says when absent. Single
+    /// Where the settings are: a path, or `s3://bucket/key`. What `ICEFALL_SETTINGS` says when absent. Single
     /// keys are overridden as for the functions: `ICEFALL__OPS__BUCKET`.
     #[arg(long, global = true, value_name = "PLACE")]
     pub settings: Option<OsString>,

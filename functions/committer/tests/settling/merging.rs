@@ -177,7 +177,7 @@ async fn appending_reads_no_manifest_of_another_engine() {
     for round in 1..4 {
         append(&bench, 0, round).await;
     }
-    assert_eq!(reads(&bench)[before..], [String::new(); 0]);
+    assert!(reads(&bench)[before..].is_empty());
     assert_eq!(manifests(&bench).await.len(), 5_003);
 }
 

@@ -69,7 +69,7 @@ pub(crate) async fn delete_equal(bench: &Bench, p: i32) {
 /// Rows that a reader sees, sorted, by the rules of the specification ("Scan Planning").
 pub(crate) async fn visible(bench: &Bench) -> Vec<Key> {
     let entries = entries(bench).await;
-    let schema = bench.metadata(TABLE).current_schema().clone();
+    let schema = Arc::clone(bench.metadata(TABLE).current_schema());
     let sequence = |entry: &ManifestEntryRef| entry.sequence_number().expect("a sequence number");
     let mut positions: HashMap<(String, i64), i64> = HashMap::new();
     let mut equal: HashMap<i32, i64> = HashMap::new();
@@ -155,7 +155,7 @@ async fn commit(bench: &Bench, file: DataFile) {
     let folder = format!("{}/metadata/other-{snapshot_id}", metadata.location());
     let output = tables(bench).new_output(format!("{folder}-m0.avro")).expect("a path");
     let builder =
-        ManifestWriterBuilder::new(output, Some(snapshot_id), metadata.current_schema().clone(), spec);
+        ManifestWriterBuilder::new(output, Some(snapshot_id), Arc::clone(metadata.current_schema()), spec);
     let mut writer = builder.build_v2_deletes();
     writer.add_file(file, -1).expect("an entry");
     let mut list = vec![writer.write_manifest_file().await.expect("a manifest")];

@@ -62,7 +62,7 @@ async fn s30_one_table_of_500_that_is_denied_holds_up_none_of_the_others() {
 }
 
 /// T18: "the queue delivers one manifest again after 3 further commits: acknowledged, no snapshot,
-/// duplicate_manifest +1".
+/// `duplicate_manifest` +1".
 #[tokio::test]
 async fn t18_a_batch_manifest_that_comes_again_after_three_commits_is_counted_and_let_go() {
     let bench = Bench::new().await;

@@ -179,8 +179,12 @@ fn numbers(body: bytes::Bytes) -> Vec<Option<i64>> {
     let mut numbers = Vec::new();
     for batch in batches {
         let batch = batch.expect("a batch");
-        let column = batch.column_by_name("n").expect("column n").clone();
-        let column = column.as_any().downcast_ref::<Int64Array>().expect("longs");
+        let column = batch
+            .column_by_name("n")
+            .expect("column n")
+            .as_any()
+            .downcast_ref::<Int64Array>()
+            .expect("longs");
         numbers.extend(column.iter());
     }
     numbers

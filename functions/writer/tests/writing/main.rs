@@ -1,6 +1,8 @@
 //! The writer's promises, over fakes: every record accounted for, nothing acknowledged before it is
 //! durable, and a clear word about what failed.
 
+#![expect(clippy::expect_used, reason = "tests fail by panicking")]
+
 mod bench;
 mod failures;
 mod partitions;

@@ -186,7 +186,10 @@ fn what_producers_send_does_not_slow_the_reading_down() {
                 "valueSchemaMetadata":{{"dataFormat":"JSON\"","schemaId":"\u0031"}}}}]}}}}"#
         );
         let mut records = Vec::new();
-        let fast = scan::event(&event, |record| Some(records.push(*record)));
+        let fast = scan::event(&event, |record| {
+            records.push(*record);
+            Some(())
+        });
         assert_eq!((fast.expect(&event), records), envelope::read(&event).expect("an event"));
     }
 }
@@ -266,7 +269,10 @@ proptest! {
     #[test]
     fn where_the_fast_reader_does_not_give_up_it_finds_what_the_complete_one_finds(text in event_text()) {
         let mut records = Vec::new();
-        let fast = scan::event(&text, |record| Some(records.push(*record)));
+        let fast = scan::event(&text, |record| {
+            records.push(*record);
+            Some(())
+        });
         if let (Some(fast), Ok(complete)) = (fast, envelope::read(&text)) {
             prop_assert_eq!((fast, records), complete);
         }

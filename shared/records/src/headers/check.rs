@@ -56,7 +56,7 @@ fn string(text: &[u8]) -> Option<&[u8]> {
 fn is_character(digits: [u8; 4]) -> bool {
     let hex = digits.iter().all(u8::is_ascii_hexdigit);
     let [first, second, ..] = digits;
-    hex && !(matches!(first, b'd' | b'D') && !matches!(second, b'0'..=b'7'))
+    hex && (!matches!(first, b'd' | b'D') || matches!(second, b'0'..=b'7'))
 }
 
 fn value(text: &[u8]) -> Option<&[u8]> {

@@ -1,6 +1,7 @@
 //! Writing the entries of many manifests into one, each with all that it had.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use iceberg::spec::{
     DataContentType, DataFile, DataFileBuilder, FormatVersion, Manifest, ManifestContentType, ManifestEntry,
@@ -64,7 +65,7 @@ impl AppendBuilder<'_> {
         if let Some(other) = sources.iter().find(|source| !alike(&source.metadata, &first.metadata)) {
             return Err(refused(other.file, "has another schema under the same id"));
         }
-        let (schema, spec) = (first.metadata.schema.clone(), first.metadata.partition_spec.clone());
+        let (schema, spec) = (Arc::clone(&first.metadata.schema), first.metadata.partition_spec.clone());
         let mut writer = self.manifest_writer(schema, spec, name, key)?;
         let mut is_empty = true;
         for Carried { file, snapshot_id, sequence_number, file_sequence_number } in
