@@ -52,6 +52,7 @@ pub enum WhichCatalog {
 #[derive(Clone, Debug, Deserialize)]
 struct SecondCatalog {
     uri: String,
+    failing_uri: String,
     warehouse: String,
     bucket: String,
 }
@@ -110,6 +111,18 @@ impl Stack {
         self.table_bucket = second.bucket;
         self.which = WhichCatalog::Second;
         self
+    }
+
+    /// The same stack with the second catalog as it fails now and then, even after it did what it was asked for.
+    ///
+    /// # Panics
+    ///
+    /// When it is not up.
+    #[must_use]
+    pub fn on_failing_catalog(self) -> Self {
+        let mut stack = self.on_second_catalog();
+        stack.catalog.endpoint = stack.second_catalog.as_ref().expect("it is up").failing_uri.clone();
+        stack
     }
 
     /// Whether what needs Java is up.

@@ -5,8 +5,10 @@
 
 #[path = "readers/columns.rs"]
 mod columns;
+#[path = "readers/partitions.rs"]
+mod partitions;
 
-use icefall_tests::{Pipeline, Question, Reader, Row, click, event, metadata};
+use icefall_tests::{Pipeline, Question, Reader, Row, Stack, WhichCatalog, click, event, metadata};
 use serde_json::{Value, json};
 
 use columns::{COLUMNS, Column};
@@ -15,11 +17,25 @@ const VISIBILITY_S: u32 = 30;
 /// Three row groups of a hundred.
 const ROWS: i64 = 300;
 const ROW_GROUP: i64 = 100;
+/// Enough for each value of a partitioned table to come several times.
+const PARTITIONED_ROWS: i64 = 24;
+/// Values that are asked for of a column; none but the rows' own has more.
+const MOST_ASKED: usize = 3;
 /// The rows at both ends of the file and of each row group, where bounds are sharp, and some between.
 const ASKED: [i64; 9] = [0, 1, 99, 100, 150, 199, 200, 298, 299];
 
 /// A pipeline whose table has `columns`, with these rows committed to it as one file.
 async fn with_rows(name: &str, columns: &[Column], rows: &[Value]) -> Pipeline {
+    with_partitioned_rows(name, columns, "", rows).await
+}
+
+/// The same, with one file for each partition.
+async fn with_partitioned_rows(
+    name: &str,
+    columns: &[Column],
+    partition_by: &str,
+    rows: &[Value],
+) -> Pipeline {
     let columns = columns
         .iter()
         .map(|column| format!("  {{ name = \"{}\", type = \"{}\" }},\n", column.name, column.data_type))
@@ -28,6 +44,7 @@ async fn with_rows(name: &str, columns: &[Column], rows: &[Value]) -> Pipeline {
     let declared = format!(
         "[[table]]\nname = \"NAMESPACE.clicks\"\n\
          properties = {{ \"write.parquet.row-group-limit\" = \"{ROW_GROUP}\" }}\n\
+         partition_by = [{partition_by}]\n\
          columns = [\n{columns}]\n\n[[route]]\ntopic = \"clicks\"\ntable = \"NAMESPACE.clicks\"\n"
     );
     let pipeline = Pipeline::new(name, VISIBILITY_S).await.declaring(&declared);
@@ -93,6 +110,48 @@ async fn every_type_is_read_back_by_value() {
     for reader in Reader::all(pipeline.stack()) {
         let found = reader.ask(pipeline.stack(), &[Question::all(&name_of(&pipeline))]);
         assert_eq!(found, std::slice::from_ref(&expected), "{reader:?}");
+    }
+}
+
+/// "Rows are split by the table's partition spec as it is when they are written, whatever transforms it has."
+#[tokio::test]
+async fn rows_of_any_partitioning_are_found_where_readers_look_for_them() {
+    let on_ordinary_buckets = Stack::from_env().which == WhichCatalog::Second;
+    let encoded = partitions::ENCODED.into_iter().filter(|_| on_ordinary_buckets);
+    for (number, partition_by) in partitions::PARTITIONINGS.into_iter().chain(encoded).enumerate() {
+        let columns = partitions::columns();
+        let (records, rows): (Vec<_>, Vec<_>) = (0..PARTITIONED_ROWS).map(|n| row(&columns, n)).unzip();
+        let name = format!("partitioned-{number}");
+        let pipeline = with_partitioned_rows(&name, &columns, partition_by, &records).await;
+        for reader in Reader::all(pipeline.stack()) {
+            assert_rows_are_found(reader, &name_of(&pipeline), pipeline.stack(), &columns, &rows);
+        }
+    }
+}
+
+/// Asks for each value of each column, and for all rows.
+fn assert_rows_are_found(reader: Reader, table: &str, stack: &Stack, columns: &[Column], rows: &[Row]) {
+    let mut asked = vec![Question::all(table)];
+    for column in columns {
+        let mut values: Vec<Value> = Vec::new();
+        for value in rows.iter().map(|row| &row[column.name]).filter(|value| !value.is_null()) {
+            if !values.contains(value) && values.len() < MOST_ASKED {
+                values.push(value.clone());
+            }
+        }
+        asked.extend(
+            values.into_iter().map(|value| Question {
+                table: table.to_owned(),
+                equal: Some((column.name.to_owned(), value)),
+            }),
+        );
+    }
+    for (question, mut found) in asked.iter().zip(reader.ask(stack, &asked)) {
+        found.sort_unstable_by_key(|row| row[partitions::ROW.name].as_i64());
+        let is_asked_for =
+            |row: &&Row| question.equal.as_ref().is_none_or(|(column, value)| row.get(column) == Some(value));
+        let expected: Vec<Row> = rows.iter().filter(is_asked_for).cloned().collect();
+        assert_eq!(found, expected, "{reader:?} asked {question:?}");
     }
 }
 

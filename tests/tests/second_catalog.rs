@@ -3,13 +3,16 @@
 
 #![expect(clippy::expect_used, reason = "tests fail by panicking")]
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use iceberg::spec::{NestedField, PrimitiveType, Schema, Type};
-use iceberg::{NamespaceIdent, TableIdent};
-use icefall_catalog::{CatalogError, NewTable, Snapshots};
-use icefall_tests::{Pipeline, Stack};
+use iceberg::{NamespaceIdent, TableIdent, TableUpdate};
+use icefall_catalog::{CatalogError, Commit, NewTable, Snapshots};
+use icefall_tests::{Pipeline, Stack, Watched, WatchedCatalog, click, event, event_ids, metadata};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 const VISIBILITY_S: u32 = 2;
 const OTHER_TABLE: &str = "00000000-0000-4000-8000-000000000000";
@@ -82,4 +85,88 @@ async fn namespaces_of_several_levels_are_found_by_its_own_separator() {
 fn schema() -> Schema {
     let column = NestedField::optional(1, "event_id", Type::Primitive(PrimitiveType::String));
     Schema::builder().with_fields([Arc::new(column)]).build().expect("a schema")
+}
+
+/// Rounds at most until a commit has failed and landed; about one of ten does.
+const MOST_ROUNDS: u64 = 200;
+const RECORDS: u64 = 5;
+
+/// T16, by a server that does it of its own accord: a commit is answered with 500 and had landed. Each record stands
+/// in the table once, whatever else fails meanwhile.
+#[tokio::test]
+async fn t16_a_commit_that_was_answered_with_500_and_had_landed_counts_once() {
+    let stack = Stack::from_env().on_failing_catalog();
+    let pipeline = Pipeline::on(stack, "second-failing", VISIBILITY_S).await;
+    drained(&pipeline).await;
+    let busy = keep_busy(&pipeline);
+    let (mut failed, mut rounds) = (HashSet::new(), 0);
+    while rounds < MOST_ROUNDS && !has_landed(&pipeline, &failed).await {
+        let values: Vec<_> = (0..RECORDS).map(|n| click(rounds * RECORDS + n)).collect();
+        let batch = event(0, rounds * RECORDS, &values);
+        while pipeline.write(&batch).await.is_err() {}
+        for watched in drained(&pipeline).await {
+            match (snapshot_id(&watched.commit), watched.outcome) {
+                (Some(id), "unknown") => drop(failed.insert(id)),
+                (Some(id), "committed") => drop(failed.remove(&id)),
+                _ => {}
+            }
+        }
+        rounds += 1;
+    }
+    assert!(has_landed(&pipeline, &failed).await, "none of {rounds} commits failed and had landed");
+    for asking in busy {
+        asking.abort();
+    }
+    tokio::time::sleep(Duration::from_secs(VISIBILITY_S.into())).await;
+    drained(&pipeline).await;
+    let parts = pipeline.parts().await;
+    let metadata = metadata(&parts, &pipeline.table()).await;
+    let snapshot = metadata.current_snapshot().expect("a snapshot");
+    let mut expected: Vec<_> = (0..rounds * RECORDS).map(|n| format!("e-{n}")).collect();
+    expected.sort_unstable();
+    assert_eq!(event_ids(&parts, &pipeline.table(), snapshot).await, expected);
+}
+
+/// Questions without end, that keep the server's first connection at work.
+fn keep_busy(pipeline: &Pipeline) -> Vec<JoinHandle<()>> {
+    let url = url(pipeline);
+    let asking = |url: String| async move {
+        let http = reqwest::Client::new();
+        loop {
+            drop(http.get(&url).send().await);
+        }
+    };
+    (0..2).map(|_| tokio::spawn(asking(url.clone()))).collect()
+}
+
+/// Drains until nothing is left, as the schedule does; the commits that were sent.
+async fn drained(pipeline: &Pipeline) -> Vec<Watched> {
+    let mut seen = Vec::new();
+    loop {
+        let mut watched = None;
+        let outcome = pipeline
+            .drain_through(|catalog| Arc::clone(watched.insert(WatchedCatalog::new(catalog))) as _)
+            .await;
+        seen.extend(watched.iter().flat_map(|catalog| catalog.seen()));
+        if outcome.is_ok_and(|report| report.waiting == 0 && report.failed_tables == 0) {
+            return seen;
+        }
+    }
+}
+
+/// Whether the table has a snapshot whose every commit failed.
+async fn has_landed(pipeline: &Pipeline, failed: &HashSet<i64>) -> bool {
+    let catalog = pipeline.parts().await.catalog;
+    loop {
+        if let Ok(loaded) = catalog.load_table(&pipeline.table(), Snapshots::All).await {
+            return loaded.metadata.snapshots().any(|snapshot| failed.contains(&snapshot.snapshot_id()));
+        }
+    }
+}
+
+fn snapshot_id(commit: &Commit) -> Option<i64> {
+    commit.updates.iter().find_map(|update| match update {
+        TableUpdate::AddSnapshot { snapshot } => Some(snapshot.snapshot_id()),
+        _ => None,
+    })
 }

@@ -25,17 +25,18 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    fn same(value: Value) -> Self {
+    pub(crate) fn same(value: Value) -> Self {
         Self { read: value.clone(), written: value }
     }
 
-    fn bytes(bytes: &[u8]) -> Self {
+    pub(crate) fn bytes(bytes: &[u8]) -> Self {
         let hex = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
         Self { written: STANDARD.encode(bytes).into(), read: hex.into() }
     }
 }
 
-const fn column(name: &'static str, data_type: &'static str, value: fn(i64) -> Cell) -> Column {
+/// A column of that name and type.
+pub(crate) const fn column(name: &'static str, data_type: &'static str, value: fn(i64) -> Cell) -> Column {
     Column { name, data_type, value }
 }
 

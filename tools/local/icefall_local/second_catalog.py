@@ -18,14 +18,28 @@ _MAIN = "org.apache.iceberg.rest.CatalogServer"
 _READY_SECONDS = 60.0
 
 
-def start(java: Java, run: Path, ports: Ports, s3_endpoint: str, key: KeyPair) -> tuple[Part, SecondCatalog]:
-    """Starts it on an SQLite file; answers when it does."""
-    port, described, log = ports.free(), run / "second-catalog.properties", run / "log" / "second-catalog.log"
+def start(java: Java, run: Path, ports: Ports, s3_endpoint: str, key: KeyPair) -> tuple[list[Part], SecondCatalog]:
+    """Starts it twice; returns when both answer.
+
+    One has its tables in a file. The other has them in memory, where each of its two connections has a database of
+    its own: a request that finds the first connection at work ends as a failure of the server's, and if that was the
+    request's last question, what it asked for has been done all the same.
+    """
+    in_file = f"jdbc:sqlite:{run / 'second-catalog.sqlite'}"
+    databases = {"second-catalog": in_file, "failing-catalog": "jdbc:sqlite::memory:"}
+    started = {name: _start(java, run, ports, name, _properties(url, s3_endpoint, key)) for name, url in databases.items()}
+    uris = {name: f"http://{LOOPBACK}:{port}" for name, (_, port) in started.items()}
+    described = SecondCatalog(uris["second-catalog"], uris["failing-catalog"], f"s3://{BUCKET}", BUCKET)
+    return [part for part, _ in started.values()], described
+
+
+def _start(java: Java, run: Path, ports: Ports, name: str, properties: str) -> tuple[Part, int]:
+    port, described, log = ports.free(), run / f"{name}.properties", run / "log" / f"{name}.log"
     described.touch(mode=0o600)
-    described.write_text(_properties(f"jdbc:sqlite:{run / 'second-catalog.sqlite'}", s3_endpoint, key))
-    part = Part.start("the second catalog", java.command(_MAIN, str(port), described), log, {})
+    described.write_text(properties)
+    part = Part.start(f"the {name.replace('-', ' ')}", java.command(_MAIN, str(port), described), log, {})
     part.wait_until(lambda: b"ready\n" in log.read_bytes(), _READY_SECONDS)
-    return part, SecondCatalog(uri=f"http://{LOOPBACK}:{port}", warehouse=f"s3://{BUCKET}", bucket=BUCKET)
+    return part, port
 
 
 def _properties(database: str, s3_endpoint: str, key: KeyPair) -> str:

@@ -37,6 +37,8 @@ class SecondCatalog:
     """Apache Iceberg's own REST catalog; it asks nobody for a signature."""
 
     uri: str
+    failing_uri: str
+    """The same program, set up so that it fails now and then after it did what it was asked for."""
     warehouse: str
     """As a reader is told; the catalog ignores it."""
     bucket: str

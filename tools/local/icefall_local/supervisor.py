@@ -197,8 +197,8 @@ class Supervisor:
         self._say("starting the second catalog (Apache Iceberg's)")
         s3_endpoint = f"http://{LOOPBACK}:{lakehouse.s3_port}"
         java = Java.here(self._workspace)
-        part, second = second_catalog.start(java, self._run, self._ports, s3_endpoint, keys.second_catalog)
-        self._parts.append(part)
+        started, second = second_catalog.start(java, self._run, self._ports, s3_endpoint, keys.second_catalog)
+        self._parts.extend(started)
         return second
 
     def _topic(self, bootstrap: str) -> str:
