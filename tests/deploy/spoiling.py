@@ -311,6 +311,79 @@ def one_role_for_both(template: Template) -> None:
     _properties(template, "Writer")["Role"] = {"Fn::GetAtt": ["CommitterRole", "Arn"]}
 
 
+@breaks(access.functions_may_do_what_they_call_and_no_more)
+def no_right_to_secrets_that_are_referred_to(template: Template) -> None:
+    _drop(template, "WriterRole", "ReadSecrets")
+
+
+@breaks(access.functions_may_do_what_they_call_and_no_more)
+def no_right_to_parameters_that_are_referred_to(template: Template) -> None:
+    _drop(template, "CommitterRole", "ReadParameters")
+
+
+@breaks(access.functions_may_do_what_they_call_and_no_more)
+def no_right_to_the_secrets_key(template: Template) -> None:
+    _drop(template, "CommitterRole", "DecryptSecrets")
+
+
+@breaks(access.functions_may_do_what_they_call_and_no_more)
+def no_right_to_assume_the_roles(template: Template) -> None:
+    _drop(template, "WriterRole", "AssumeRoles")
+
+
+@breaks(access.functions_may_do_what_they_call_and_no_more)
+def all_secrets_of_the_account(template: Template) -> None:
+    _statement(template, "WriterRole", "ReadSecrets")["Resource"] = "*"
+
+
+@breaks(access.functions_may_do_what_they_call_and_no_more)
+def all_roles_that_trust_it(template: Template) -> None:
+    _statement(template, "CommitterRole", "AssumeRoles")["Resource"] = "*"
+
+
+@breaks(access.functions_may_do_what_they_call_and_no_more)
+def all_parameters_below_a_path(template: Template) -> None:
+    statement = _statement(template, "CommitterRole", "ReadParameters")
+    statement["Action"] = ["ssm:GetParameter", "ssm:GetParametersByPath"]
+
+
+@breaks(access.functions_may_do_what_they_call_and_no_more)
+def a_statement_about_no_secret(template: Template) -> None:
+    statement = _statement(template, "CommitterRole", "ReadSecrets")
+    _drop(template, "CommitterRole", "ReadSecrets")
+    _statements(template, "CommitterRole").append(statement)
+
+
+@breaks(access.functions_may_do_what_they_call_and_no_more)
+def secrets_only_beside_parameters(template: Template) -> None:
+    template["Conditions"]["ReadsSecrets"] = {"Condition": "ReadsParameters"}
+
+
+@breaks(access.keys_open_secrets_and_nothing_else)
+def keys_that_open_everything(template: Template) -> None:
+    del _statement(template, "WriterRole", "DecryptSecrets")["Condition"]
+
+
+@breaks(access.the_operator_names_one_by_one)
+def secrets_by_any_pattern(template: Template) -> None:
+    template["Parameters"]["SecretArns"]["AllowedPattern"] = "^$|^arn:[a-z-]+:secretsmanager:.+$"
+
+
+@breaks(access.the_operator_names_one_by_one)
+def parameters_without_a_pattern(template: Template) -> None:
+    del template["Parameters"]["ParameterArns"]["AllowedPattern"]
+
+
+@breaks(access.the_operator_names_one_by_one)
+def keys_by_their_aliases(template: Template) -> None:
+    template["Parameters"]["KmsKeyArns"]["AllowedPattern"] = "^$|^arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:[a-z]+/[a-z0-9-]+$"
+
+
+@breaks(access.the_operator_names_one_by_one)
+def one_role_and_no_more(template: Template) -> None:
+    template["Parameters"]["AssumeRoleArns"]["Type"] = "String"
+
+
 @breaks(access.nobody_else_is_let_in)
 def a_role_for_everybody(template: Template) -> None:
     _properties(template, "WriterRole")["AssumeRolePolicyDocument"]["Statement"][0]["Principal"] = "*"
