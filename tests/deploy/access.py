@@ -30,7 +30,7 @@ def needed(stack: Stack, function: str) -> Grants:
     grants |= {(action, "<CommitQueue.Arn>") for action in permissions.queue(function)}
     grants |= _ops_bucket(function) | _settings(stack) | _tables(stack, function)
     grants |= {(action, arn) for action, name in permissions.references(function).items() for arn in stack.listed(name)}
-    return grants | (_mapping(stack) if function == "writer" else set())
+    return grants | (_mapping(stack) if function == "writer" else _queue_mapping(stack))
 
 
 def _ops_bucket(function: str) -> Grants:
@@ -83,6 +83,11 @@ def _mapping(stack: Stack) -> Grants:
         grants |= {(action, one) for action in permissions.MAPPING - of_cluster for one in inside}
     secrets = [stack.parameter(name) for name in ("KafkaSecretArn", "KafkaRootCaSecretArn")]
     return grants | {("secretsmanager:GetSecretValue", secret) for secret in secrets if secret}
+
+
+def _queue_mapping(stack: Stack) -> Grants:
+    by_queue = stack.parameter("CommitterTrigger") == "queue"
+    return {(action, "<CommitQueue.Arn>") for action in permissions.QUEUE_MAPPING} if by_queue else set()
 
 
 def functions_may_do_what_they_call_and_no_more(stack: Stack) -> Iterator[str]:

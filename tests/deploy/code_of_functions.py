@@ -54,6 +54,11 @@ def assumes_roles() -> bool:
     return "AssumeRoleProvider::builder(" in _source("shared/parts/src/keys.rs")
 
 
+def heartbeat_slots() -> int:
+    """How many committers at once tell that they live."""
+    return int(re.search(r"HEARTBEAT_SLOTS: usize = (\d+);", _source("shared/store/src/ops/heartbeat.rs"))[1])
+
+
 def _source(path: str) -> str:
     return (REPOSITORY / path).read_text()
 

@@ -37,6 +37,10 @@ QUEUE = {
 }
 STORE = {"put": {"put"}, "get": {"get"}, "get_range": {"get"}, "head": {"get"}, "new_input": {"get"}, "new_output": {"put"}}
 
+QUEUE_MAPPING = {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"}
+"""What a mapping of the queue needs in its function's name
+(https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html)."""
+
 NAMED_BY_THE_OPERATOR = {
     "secretsmanager:GetSecretValue": "SecretArns",
     "ssm:GetParameter": "ParameterArns",

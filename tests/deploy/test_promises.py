@@ -13,6 +13,7 @@ from promises import LETS_RECORDS_GO, PROMISES, SCENARIOS, TABLE_BUCKET, faults
 from spoiling import SPOILED
 
 TEMPLATE = source()
+STARTERS = ("AWS::Lambda::EventSourceMapping", "AWS::Scheduler::Schedule")
 
 
 @pytest.mark.parametrize("promise", PROMISES)
@@ -34,9 +35,9 @@ def test_each_promise_has_been_seen_broken():
 def test_the_scenarios_take_every_branch():
     conditions = TEMPLATE["Conditions"]
     stacks = [Stack(TEMPLATE, given) for given in SCENARIOS.values()]
-    # Off only where an account is too small or the pipeline rests.
-    seldom_off = {"ReservesCommitter"}
-    for name in conditions.keys() - seldom_off:
+    # Only where an account is too small or the pipeline rests.
+    seldom_otherwise = {"ReservesCommitter", "CommitterPauses"}
+    for name in conditions.keys() - seldom_otherwise:
         assert {stack.holds(name) for stack in stacks} == {True, False}, name
 
 
@@ -67,11 +68,21 @@ def test_parameters_that_make_no_pipeline_are_refused_before_anything_is_made(ch
         {"SettingsUri": "conf/icefall.toml"},
         {"StoreKeysSecretArn": "AKIAEXAMPLE:hush"},
         {"SecretArns": "icefall/store"},
+        {"CommitterTrigger": "both"},
     ],
 )
 def test_values_that_can_not_work_are_refused(change: dict[str, str]):
     given = {**SCENARIOS["MSK by IAM into S3 Tables"], **change}
     assert Stack(TEMPLATE, given).refused_parameters() == list(change)
+
+
+@pytest.mark.parametrize("trigger", ["schedule", "queue"])
+def test_a_committer_that_pauses_is_started_by_nobody(trigger: str):
+    given = {**SCENARIOS["MSK by IAM into S3 Tables"], "CommitterTrigger": trigger, "ScheduleState": "DISABLED"}
+    stack = Stack(transformed(TEMPLATE), given)
+    started = [one["Properties"] for one in stack.resources.values() if one["Type"] in STARTERS]
+    by = [one.get("State", one.get("Enabled")) for one in started if "<Committer" in str(one)]
+    assert by == (["DISABLED"] if trigger == "schedule" else [False, "DISABLED"])
 
 
 def test_the_commands_of_the_readme_make_a_stack():
@@ -108,6 +119,7 @@ def test_what_is_read_from_the_sources_is_read_at_all():
     assert code.object_calls("writer") == {"put"}
     assert {one for one in code.FUNCTIONS if code.reads_settings(one)} == set(code.FUNCTIONS)
     assert code.secret_actions() == {"secretsmanager:GetSecretValue", "ssm:GetParameter"} and code.assumes_roles()
+    assert code.heartbeat_slots() > 1
     assert code.ops_bucket_layout()["write"]["committer"] >= {"segments", "register", "heartbeat"}
     assert {"queue.url", "catalog.sign.name", "store.credentials.secret_access_key"} <= code.settings_keys()
     assert len(code.metrics()) > 20 and {"DeadLetters", "TableFailures"} <= code.metrics_that_call_for_an_alarm()
