@@ -29,7 +29,8 @@ def needed(stack: Stack, function: str) -> Grants:
     grants = {("logs:CreateLogStream", f"<{name}Log.Arn>"), ("logs:PutLogEvents", f"<{name}Log.Arn>")}
     grants |= {(action, "<CommitQueue.Arn>") for action in permissions.queue(function)}
     grants |= _ops_bucket(function) | _settings(stack) | _tables(stack, function)
-    return grants | (_mapping(stack) if function == "writer" else set())
+    grants |= {(action, arn) for action, name in permissions.references(function).items() for arn in stack.listed(name)}
+    return grants | (_mapping(stack) if function == "writer" else _queue_mapping(stack))
 
 
 def _ops_bucket(function: str) -> Grants:
@@ -84,6 +85,11 @@ def _mapping(stack: Stack) -> Grants:
     return grants | {("secretsmanager:GetSecretValue", secret) for secret in secrets if secret}
 
 
+def _queue_mapping(stack: Stack) -> Grants:
+    by_queue = stack.parameter("CommitterTrigger") == "queue"
+    return {(action, "<CommitQueue.Arn>") for action in permissions.QUEUE_MAPPING} if by_queue else set()
+
+
 def functions_may_do_what_they_call_and_no_more(stack: Stack) -> Iterator[str]:
     """Each function has a role of its own that allows exactly what its source calls."""
     for function in code.FUNCTIONS:
@@ -95,6 +101,37 @@ def functions_may_do_what_they_call_and_no_more(stack: Stack) -> Iterator[str]:
         yield from (f"{name} needs no {action} on {on}" for action, on in sorted(found - wanted))
     if granted(stack.resources["ScheduleRole"]) != {("lambda:InvokeFunction", "<Committer.Arn>")}:
         yield "the schedule's role does not start the committer alone"
+
+
+def keys_open_secrets_and_nothing_else(stack: Stack) -> Iterator[str]:
+    """Whoever may decrypt may do it only through the services that keep secrets."""
+    wanted = {"StringLike": {"kms:ViaService": ["secretsmanager.*", "ssm.*"]}}
+    for name, role in stack.of_type("AWS::IAM::Role").items():
+        for policy in role["Properties"].get("Policies", []):
+            for statement in policy["PolicyDocument"]["Statement"]:
+                uses_keys = any(action.startswith("kms:") for action in _list(statement["Action"]))
+                if uses_keys and statement.get("Condition") != wanted:
+                    yield f"{name} decrypts whatever it likes: {statement.get('Condition')}"
+
+
+def the_operator_names_one_by_one(stack: Stack) -> Iterator[str]:
+    """Each secret, parameter, key and role by its ARN; nothing that stands for several, and nothing of another kind."""
+    arns = {
+        "SecretArns": "arn:aws:secretsmanager:eu-central-1:123456789012:secret:icefall/store-a1b2c3",
+        "ParameterArns": "arn:aws-cn:ssm:cn-north-1:123456789012:parameter/icefall/store.secret",
+        "KmsKeyArns": "arn:aws:kms:eu-central-1:123456789012:key/mrk-1234abcd12ab34cd56ef1234567890ab",
+        "AssumeRoleArns": "arn:aws:iam::123456789012:role/lake/icefall@shop",
+    }
+    alias = "arn:aws:kms:eu-central-1:123456789012:alias/icefall"
+    for name, arn in arns.items():
+        account = arn.index("123456789012")
+        several = ["*", f"{arn}*", f"{arn[:account]}*", arn.replace("123456789012", "*"), arn[: account + 12] + ":*"]
+        others = [one for one in arns.values() if one != arn]
+        yield from (f"{name} refuses {one!r}" for one in ("", arn, f"{arn}, {arn}") if not stack.accepts(name, one))
+        yield from (f"{name} takes {one}" for one in (*several, *others, alias) if stack.accepts(name, one))
+        yield from (f"{name} takes {one} beside others" for one in several if stack.accepts(name, f"{arn},{one}"))
+    if not stack.accepts("SecretArns", arns["SecretArns"].replace("a1b2c3", "??????")):
+        yield "SecretArns refuses a secret that may be made anew"
 
 
 def nobody_else_is_let_in(stack: Stack) -> Iterator[str]:

@@ -78,6 +78,10 @@ class Stack:
             return self.given[name]
         return str(self.template["Parameters"][name]["Default"])
 
+    def listed(self, name: str) -> list[str]:
+        """The values of a parameter that is a list."""
+        return [one for one in _values(self.template["Parameters"][name], self.parameter(name)) if one]
+
     def holds(self, condition: str | None) -> bool:
         return condition is None or self._logic(self.template["Conditions"][condition])
 
@@ -92,7 +96,12 @@ class Stack:
 
     def refused_parameters(self) -> list[str]:
         """Given values that their parameters' declarations refuse."""
-        return [name for name, value in self.given.items() if not _allowed(self.template["Parameters"][name], value)]
+        return [name for name, value in self.given.items() if not self.accepts(name, value)]
+
+    def accepts(self, name: str, value: str) -> bool:
+        """Whether a parameter's declaration takes this value: of a list, each of its values."""
+        parameter = self.template["Parameters"][name]
+        return all(_allowed(parameter, one) for one in _values(parameter, value))
 
     def resolve(self, value: Any) -> Any:
         if isinstance(value, list):
@@ -131,7 +140,8 @@ class Stack:
         if name in PSEUDO:
             return PSEUDO[name]
         if name in self.template["Parameters"]:
-            return self.parameter(name)
+            values = _values(self.template["Parameters"][name], self.parameter(name))
+            return values if _is_list(self.template["Parameters"][name]) else values[0]
         if name in self.template["Resources"]:
             return f"<{name}>"
         raise KeyError(f"Ref {name}")
@@ -166,6 +176,15 @@ class Stack:
 
 def _is_function(value: Mapping[str, Any]) -> bool:
     return len(value) == 1 and next(iter(value)).startswith("Fn::")
+
+
+def _is_list(parameter: Mapping[str, Any]) -> bool:
+    return parameter["Type"] == "CommaDelimitedList"
+
+
+def _values(parameter: Mapping[str, Any], value: str) -> list[str]:
+    """One, or those of a list. An empty list has one value, which is empty."""
+    return [one.strip() for one in value.split(",")] if _is_list(parameter) else [value]
 
 
 def _allowed(parameter: Mapping[str, Any], value: str) -> bool:

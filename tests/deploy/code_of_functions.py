@@ -38,6 +38,31 @@ def uses_file_io(function: str) -> bool:
     return "file_io(" in sources(function)
 
 
+def reads_settings(function: str) -> bool:
+    """Whether a function makes its parts of the settings, and so asks for all that they refer to."""
+    return "Parts::from_environment(" in sources(function)
+
+
+@cache
+def secret_actions() -> set[str]:
+    """What reading secrets of the settings needs, as the module that reads them tells operators."""
+    return set(re.findall(r'^\s+needs: "([a-z]+:\w+)",$', _source("shared/parts/src/secrets.rs"), re.MULTILINE))
+
+
+def assumes_roles() -> bool:
+    """Whether the function's own role asks for the roles of the settings. A web identity's token asks for itself."""
+    return "AssumeRoleProvider::builder(" in _source("shared/parts/src/keys.rs")
+
+
+def heartbeat_slots() -> int:
+    """How many committers at once tell that they live."""
+    return int(re.search(r"HEARTBEAT_SLOTS: usize = (\d+);", _source("shared/store/src/ops/heartbeat.rs"))[1])
+
+
+def _source(path: str) -> str:
+    return (REPOSITORY / path).read_text()
+
+
 @cache
 def ops_bucket_layout() -> dict[str, dict[str, set[str]]]:
     """Who reads and who writes below each of the ops bucket's prefixes, by the table in the module that owns it."""

@@ -31,6 +31,16 @@ ALSO_ALARMED = {
     (NAMESPACE, "BatchesCommitted", "<Committer>"),
 }
 
+ALSO_ALARMED_BY_QUEUE = {("AWS/Lambda", "Throttles", "<Committer>")}
+"""By schedule a throttle is a start that found the committer running, and nothing to be told of."""
+
+MEASURED_WHEN_MESSAGES_COME = {
+    ("AWS/Lambda", "Errors", "<Committer>"),
+    (NAMESPACE, "TableFailures", "<Committer>"),
+    (NAMESPACE, "RoundsUnended", "<Committer>"),
+}
+"""By queue, messages that stay may come again only when the queue no longer hides them, and so do these."""
+
 Used = tuple[str, str, Mapping[str, str]]
 """A metric: namespace, name, dimensions."""
 
@@ -74,10 +84,22 @@ def what_calls_for_an_alarm_has_one(stack: Stack) -> Iterator[str]:
     """Every metric whose description asks for an alarm, and what AWS measures of the functions and the queue."""
     used = [metric for alarm in _alarms(stack).values() for metric in _used(alarm)]
     alarmed = {(namespace, name, *dimensions.values()) for namespace, name, dimensions in used}
-    wanted = set(ALSO_ALARMED)
+    wanted = ALSO_ALARMED | (ALSO_ALARMED_BY_QUEUE if stack.parameter("CommitterTrigger") == "queue" else set())
     for metric in code.metrics_that_call_for_an_alarm():
         wanted |= {(NAMESPACE, metric, f"<{function.capitalize()}>") for function in code.emitters()[metric]}
     yield from (f"no alarm on {' '.join(one)}" for one in sorted(wanted - alarmed))
+
+
+def alarms_look_back_to_when_messages_came_last(stack: Stack) -> Iterator[str]:
+    """By queue a table that fails each time its messages come must reach an alarm, however long they are hidden."""
+    if stack.parameter("CommitterTrigger") != "queue":
+        return
+    hidden = int(stack.properties("CommitQueue")["VisibilityTimeout"])
+    for name, alarm in _alarms(stack).items():
+        keys = {(namespace, metric, *dimensions.values()) for namespace, metric, dimensions in _used(alarm)}
+        looks_back = int(alarm.get("Period", 0)) * int(alarm["EvaluationPeriods"])
+        if keys & MEASURED_WHEN_MESSAGES_COME and looks_back < int(alarm["DatapointsToAlarm"]) * hidden:
+            yield f"{name} looks back for {looks_back} s, and messages come every {hidden} s"
 
 
 def the_dashboard_shows_metrics_that_somebody_measures(stack: Stack) -> Iterator[str]:

@@ -37,6 +37,20 @@ QUEUE = {
 }
 STORE = {"put": {"put"}, "get": {"get"}, "get_range": {"get"}, "head": {"get"}, "new_input": {"get"}, "new_output": {"put"}}
 
+QUEUE_MAPPING = {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"}
+"""What a mapping of the queue needs in its function's name
+(https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html)."""
+
+NAMED_BY_THE_OPERATOR = {
+    "secretsmanager:GetSecretValue": "SecretArns",
+    "ssm:GetParameter": "ParameterArns",
+    "kms:Decrypt": "KmsKeyArns",
+    "sts:AssumeRole": "AssumeRoleArns",
+}
+"""What the settings refer to, with the parameter that lists it. Whatever is encrypted with an operator's own key, the
+reader decrypts (https://docs.aws.amazon.com/secretsmanager/latest/userguide/security-encryption.html,
+https://docs.aws.amazon.com/systems-manager/latest/userguide/ps-restrict-decryption.html)."""
+
 MAPPING = {
     "kafka:DescribeCluster",
     "kafka:DescribeClusterV2",
@@ -70,6 +84,15 @@ def _of(called: set[str], actions: dict[str, set[str]], what: str) -> set[str]:
 
 def queue(function: str) -> set[str]:
     return _of(code.calls(function, "queue"), QUEUE, f"{function}'s queue")
+
+
+def references(function: str) -> dict[str, str]:
+    """What following the settings' references needs, with the parameter that lists what they name."""
+    if not code.reads_settings(function):
+        return {}
+    needed = code.secret_actions() | ({"kms:Decrypt"} if code.secret_actions() else set())
+    needed |= {"sts:AssumeRole"} if code.assumes_roles() else set()
+    return {action: NAMED_BY_THE_OPERATOR[action] for action in needed}
 
 
 def catalog(function: str, kind: str) -> set[str]:

@@ -5,6 +5,7 @@ Linters know what CloudFormation accepts; whether records survive it they don't 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -31,6 +32,18 @@ LETS_RECORDS_GO = (
 )
 """Of a mapping: each of them commits offsets of records that were not written."""
 
+BY_QUEUE = {
+    "FunctionName": "<Committer>",
+    "EventSourceArn": "<CommitQueue.Arn>",
+    "BatchSize": 10,
+    "MaximumBatchingWindowInSeconds": 0,
+    "FunctionResponseTypes": ["ReportBatchItemFailures"],
+    "ScalingConfig": {"MaximumConcurrency": 2},
+    "Enabled": True,
+}
+"""The commit queue's mapping, and no more than this: a filter deletes what it leaves out, without partial responses what
+must stay is deleted or what is settled comes again, and what a window gathers is hidden from a committer that runs."""
+
 TABLE_BUCKET = "arn:aws:s3tables:eu-central-1:123456789012:bucket/lake"
 CLUSTER = "arn:aws:kafka:eu-central-1:123456789012:cluster/shop/0d4c3f-7"
 SECRET = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:"
@@ -47,6 +60,7 @@ SCENARIOS: Mapping[str, Mapping[str, str]] = {
         "Settings": "pipeline = 'shop'\n" * 155,
         "Catalog": "glue",
         "WarehouseBucket": "warehouse",
+        "AssumeRoleArns": "arn:aws:iam::210987654321:role/lake, arn:aws:iam::210987654321:role/catalog",
         "KafkaBootstrapServers": "b-1.example.com:9096,b-2.example.com:9096",
         "KafkaSecretArn": f"{SECRET}kafka-a1b2c3",
         "KafkaRootCaSecretArn": f"{SECRET}ca-a1b2c3",
@@ -65,15 +79,20 @@ SCENARIOS: Mapping[str, Mapping[str, str]] = {
         "KafkaSecretArn": f"{SECRET}AmazonMSK_shop-a1b2c3",
         "CatalogKeysSecretArn": f"{SECRET}oss-tables-a1b2c3",
         "StoreKeysSecretArn": f"{SECRET}oss-a1b2c3",
+        "SecretArns": f"{SECRET}icefall/polaris-??????",
+        "ParameterArns": "arn:aws:ssm:eu-central-1:123456789012:parameter/icefall/oss",
         "ConsumerGroupId": "shop",
         "Architecture": "arm64",
     },
-    "Kafka over the internet into S3 Tables": {
+    "Kafka over the internet into S3 Tables, committed by queue": {
         "Topic": "orders",
         "SettingsUri": "s3://conf/icefall.toml",
         "KafkaBootstrapServers": "kafka.example.com:9096",
         "KafkaSecretArn": f"{SECRET}kafka-a1b2c3",
         "TableBucketArn": TABLE_BUCKET,
+        "CommitterTrigger": "queue",
+        "SecretArns": f"{SECRET}icefall/ops-a1b2c3,{SECRET}icefall/queue-a1b2c3",
+        "KmsKeyArns": "arn:aws:kms:eu-central-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab",
     },
 }
 """What the template is deployed as; between them they take every branch of it."""
@@ -96,11 +115,12 @@ def functions_end_in_time(stack: Stack) -> Faults:
 
 
 def messages_stay_hidden_long_enough(stack: Stack) -> Faults:
-    """Six times the committer's time limit, and no longer than SQS allows."""
+    """Six times the committer's time limit and the time in which a mapping gathers, and no longer than SQS allows."""
     hidden = int(stack.properties("CommitQueue").get("VisibilityTimeout", 30))
     limit = int(stack.properties("Committer")["Timeout"])
-    if not VISIBILITY_FACTOR * limit <= hidden <= LONGEST_VISIBILITY:
-        yield f"messages are hidden for {hidden} s, and the committer may run for {limit} s"
+    window = sum(int(one.get("MaximumBatchingWindowInSeconds", 0)) for one in _mappings(stack, of_queue=True).values())
+    if not VISIBILITY_FACTOR * limit + window <= hidden <= LONGEST_VISIBILITY:
+        yield f"messages are hidden for {hidden} s, and the committer may run for {limit} s after {window} s"
 
 
 def the_queue_keeps_what_it_accepted(stack: Stack) -> Faults:
@@ -121,20 +141,26 @@ def the_queue_keeps_what_it_accepted(stack: Stack) -> Faults:
 
 def mappings_retry_for_ever(stack: Stack) -> Faults:
     """Nothing lets records go that the writer did not accept."""
-    for name, mapping in stack.of_type("AWS::Lambda::EventSourceMapping").items():
-        yield from (f"{name}: {one} is set" for one in LETS_RECORDS_GO if one in mapping["Properties"])
-        kafka = mapping["Properties"].get("SelfManagedKafkaEventSourceConfig", {})
+    for name, mapping in _mappings(stack, of_queue=False).items():
+        yield from (f"{name}: {one} is set" for one in LETS_RECORDS_GO if one in mapping)
+        kafka = mapping.get("SelfManagedKafkaEventSourceConfig", {})
         if kafka.get("ConsumptionMode", "Stream") != "Stream":
             yield f"{name}: not read partition by partition"
 
 
 def one_mapping_reads_the_topic(stack: Stack) -> Faults:
     """From a position that exists, by a group of its own, into the writer."""
-    mappings = stack.of_type("AWS::Lambda::EventSourceMapping")
+    mappings = _mappings(stack, of_queue=False)
     if len(mappings) != 1:
         yield f"{len(mappings)} mappings: {sorted(mappings)}"
     for name, mapping in mappings.items():
-        yield from (f"{name}: {fault}" for fault in _mapping_faults(mapping["Properties"], stack))
+        yield from (f"{name}: {fault}" for fault in _mapping_faults(mapping, stack))
+
+
+def _mappings(stack: Stack, *, of_queue: bool) -> dict[str, dict[str, Any]]:
+    """The mappings of the commit queue, or all others."""
+    all_of_them = {name: one["Properties"] for name, one in stack.of_type("AWS::Lambda::EventSourceMapping").items()}
+    return {name: one for name, one in all_of_them.items() if (one.get("EventSourceArn") == "<CommitQueue.Arn>") == of_queue}
 
 
 def _mapping_faults(mapping: Mapping[str, Any], stack: Stack) -> Faults:
@@ -158,22 +184,56 @@ def _mapping_faults(mapping: Mapping[str, Any], stack: Stack) -> Faults:
         yield f"it signs in by {unknown}"
 
 
-def the_committer_is_started_every_minute_and_runs_alone(stack: Stack) -> Faults:
-    """A start that finds it running is dropped within a minute and never tried again."""
+def the_committer_is_started_always_and_seldom_in_vain(stack: Stack) -> Faults:
+    """By a schedule, whose start is dropped within a minute if it finds no place, and never tried again. Without one a
+    queue that was empty for long would stay empty: the writer takes nothing in when the heartbeat is old."""
+    schedules = [one["Properties"] for one in stack.of_type("AWS::Scheduler::Schedule").values()]
+    if len(schedules) != 1:
+        yield f"{len(schedules)} schedules: an empty queue starts nobody"
     wanted = {"MaximumRetryAttempts": 0, "MaximumEventAgeInSeconds": 60}
-    (schedule,) = stack.of_type("AWS::Scheduler::Schedule").values()
-    schedule = schedule["Properties"]
     configs = stack.of_type("AWS::Lambda::EventInvokeConfig").values()
     asynchronous = [one["Properties"] for one in configs if one["Properties"]["FunctionName"] == "<Committer>"]
-    for what, found in [("asynchronous events", (asynchronous or [{}])[0]), ("the schedule", schedule["Target"].get("RetryPolicy", {}))]:
+    retries = [("the schedule", one["Target"].get("RetryPolicy", {})) for one in schedules]
+    for what, found in [("asynchronous events", (asynchronous or [{}])[0]), *retries]:
         if (shown := {key: found.get(key) for key in wanted}) != wanted:
             yield f"{what}: {shown}, not {wanted}"
-    if schedule["Target"]["Arn"] != "<Committer.Arn>" or schedule["ScheduleExpression"] != "rate(1 minute)":
-        yield f"{schedule['ScheduleExpression']} starts {schedule['Target']['Arn']}"
+    for schedule in schedules:
+        yield from _schedule_faults(schedule, stack)
+
+
+def _schedule_faults(schedule: Mapping[str, Any], stack: Stack) -> Faults:
+    if schedule["Target"]["Arn"] != "<Committer.Arn>":
+        yield f"the schedule starts {schedule['Target']['Arn']}"
     if schedule["State"] != "ENABLED" or schedule["FlexibleTimeWindow"]["Mode"] != "OFF":
         yield "the schedule does not start by the minute"
-    if stack.properties("Committer").get("ReservedConcurrentExecutions") != 1:
-        yield "the committer's concurrency is not 1"
+    trigger, limit = stack.parameter("CommitterTrigger"), int(stack.properties("Committer")["Timeout"])
+    found = re.fullmatch(r"rate\((\d+) minutes?\)", schedule["ScheduleExpression"])
+    seconds = int(found[1]) * 60 if found else 0
+    # By queue a start must not find the one before still running, whose place is then the mapping's. What alarms look at
+    # is measured when an invocation begins, and their periods are of five minutes.
+    if not (seconds == 60 if trigger == "schedule" else limit < seconds <= 300):
+        yield f"{schedule['ScheduleExpression']} is not when the committer has to be started by {trigger}"
+
+
+def committers_run_beside_each_other_only_by_queue(stack: Stack) -> Faults:
+    """One at a time by schedule; by queue as many as the mapping starts and one by schedule, each with a heartbeat."""
+    mapped = [int(one.get("ScalingConfig", {}).get("MaximumConcurrency", 5)) for one in _mappings(stack, of_queue=True).values()]
+    places = 1 + sum(mapped)
+    if (found := stack.properties("Committer").get("ReservedConcurrentExecutions")) != places:
+        yield f"{places} committers are started at once, and {found} may run"
+    if places > (slots := code.heartbeat_slots()):
+        yield f"{places} committers share {slots} heartbeats"
+
+
+def the_queue_starts_the_committer_where_it_should(stack: Stack) -> Faults:
+    """Only when asked for, and so that every message stays until the committer says that it is settled."""
+    mappings = _mappings(stack, of_queue=True)
+    if len(mappings) != (stack.parameter("CommitterTrigger") == "queue"):
+        yield f"{stack.parameter('CommitterTrigger')}: {len(mappings)} mappings of the queue"
+    for name, mapping in mappings.items():
+        for key in sorted(mapping.keys() | BY_QUEUE.keys()):
+            if (found := mapping.get(key)) != BY_QUEUE.get(key):
+                yield f"{name}: {key} is {found}, not {BY_QUEUE.get(key)}"
 
 
 def functions_run_what_sam_builds(stack: Stack) -> Faults:
@@ -252,17 +312,22 @@ PROMISES: Mapping[str, Promise] = {
         the_queue_keeps_what_it_accepted,
         mappings_retry_for_ever,
         one_mapping_reads_the_topic,
-        the_committer_is_started_every_minute_and_runs_alone,
+        the_committer_is_started_always_and_seldom_in_vain,
+        committers_run_beside_each_other_only_by_queue,
+        the_queue_starts_the_committer_where_it_should,
         functions_run_what_sam_builds,
         settings_reach_both_functions,
         secrets_stay_in_the_secret_manager,
         the_ops_bucket_keeps_everything,
         access.functions_may_do_what_they_call_and_no_more,
+        access.keys_open_secrets_and_nothing_else,
+        access.the_operator_names_one_by_one,
         access.nobody_else_is_let_in,
         observing.logs_are_json_and_kept_for_a_while,
         observing.alarms_rest_on_metrics_that_somebody_measures,
         observing.alarms_tell_somebody_what_to_do,
         observing.what_calls_for_an_alarm_has_one,
+        observing.alarms_look_back_to_when_messages_came_last,
         observing.the_dashboard_shows_metrics_that_somebody_measures,
     )
 }

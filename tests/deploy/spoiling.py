@@ -103,6 +103,11 @@ def the_queues_default_visibility(template: Template) -> None:
     del _properties(template, "CommitQueue")["VisibilityTimeout"]
 
 
+@breaks(promises.messages_stay_hidden_long_enough)
+def a_window_that_is_forgotten(template: Template) -> None:
+    _properties(template, "CommitQueueMapping")["MaximumBatchingWindowInSeconds"] = 60
+
+
 @breaks(promises.the_queue_keeps_what_it_accepted)
 def the_queues_default_retention(template: Template) -> None:
     del _properties(template, "CommitQueue")["MessageRetentionPeriod"]
@@ -153,29 +158,91 @@ def records_for_the_committer(template: Template) -> None:
     _properties(template, "MskMapping")["FunctionName"] = {"Ref": "Committer"}
 
 
-@breaks(promises.the_committer_is_started_every_minute_and_runs_alone)
+@breaks(promises.the_committer_is_started_always_and_seldom_in_vain)
 def lambdas_own_retries(template: Template) -> None:
     del _properties(template, "Committer")["EventInvokeConfig"]
 
 
-@breaks(promises.the_committer_is_started_every_minute_and_runs_alone)
+@breaks(promises.the_committer_is_started_always_and_seldom_in_vain)
 def events_of_an_hour_ago(template: Template) -> None:
     _properties(template, "Committer")["EventInvokeConfig"]["MaximumEventAgeInSeconds"] = 3600
 
 
-@breaks(promises.the_committer_is_started_every_minute_and_runs_alone)
+@breaks(promises.the_committer_is_started_always_and_seldom_in_vain)
 def a_schedule_that_tries_again(template: Template) -> None:
     _properties(template, "CommitterSchedule")["Target"]["RetryPolicy"]["MaximumRetryAttempts"] = 185
 
 
-@breaks(promises.the_committer_is_started_every_minute_and_runs_alone)
+@breaks(promises.the_committer_is_started_always_and_seldom_in_vain)
 def a_schedule_that_starts_the_writer(template: Template) -> None:
     _properties(template, "CommitterSchedule")["Target"]["Arn"] = {"Fn::GetAtt": ["Writer", "Arn"]}
 
 
-@breaks(promises.the_committer_is_started_every_minute_and_runs_alone)
+@breaks(promises.committers_run_beside_each_other_only_by_queue)
 def committers_side_by_side(template: Template) -> None:
     del _properties(template, "Committer")["ReservedConcurrentExecutions"]
+
+
+@breaks(promises.committers_run_beside_each_other_only_by_queue)
+def one_place_for_the_queues_two(template: Template) -> None:
+    _properties(template, "Committer")["ReservedConcurrentExecutions"]["Fn::If"][1] = 1
+
+
+@breaks(promises.committers_run_beside_each_other_only_by_queue)
+def more_committers_than_heartbeats(template: Template) -> None:
+    _properties(template, "CommitQueueMapping")["ScalingConfig"]["MaximumConcurrency"] = 10
+    _properties(template, "Committer")["ReservedConcurrentExecutions"]["Fn::If"][1] = {"Fn::If": ["StartedByQueue", 11, 1]}
+
+
+@breaks(promises.the_committer_is_started_always_and_seldom_in_vain)
+def nobody_who_puts_the_heartbeat(template: Template) -> None:
+    template["Conditions"]["StartedBySchedule"] = {"Fn::Not": [{"Condition": "StartedByQueue"}]}
+    template["Resources"]["CommitterSchedule"]["Condition"] = "StartedBySchedule"
+
+
+@breaks(promises.the_committer_is_started_always_and_seldom_in_vain)
+def the_queues_place_taken_by_schedule(template: Template) -> None:
+    _properties(template, "CommitterSchedule")["ScheduleExpression"] = "rate(1 minute)"
+
+
+@breaks(promises.the_committer_is_started_always_and_seldom_in_vain)
+def a_schedule_of_five_minutes_without_the_queue(template: Template) -> None:
+    _properties(template, "CommitterSchedule")["ScheduleExpression"] = "rate(5 minutes)"
+
+
+@breaks(promises.the_queue_starts_the_committer_where_it_should)
+def the_queue_beside_every_schedule(template: Template) -> None:
+    del template["Resources"]["CommitQueueMapping"]["Condition"]
+
+
+@breaks(promises.the_queue_starts_the_committer_where_it_should)
+def a_trigger_that_starts_nothing(template: Template) -> None:
+    del template["Resources"]["CommitQueueMapping"]
+
+
+@breaks(promises.the_queue_starts_the_committer_where_it_should)
+def all_that_must_stay_deleted(template: Template) -> None:
+    del _properties(template, "CommitQueueMapping")["FunctionResponseTypes"]
+
+
+@breaks(promises.the_queue_starts_the_committer_where_it_should)
+def as_many_committers_as_lambda_likes(template: Template) -> None:
+    del _properties(template, "CommitQueueMapping")["ScalingConfig"]
+
+
+@breaks(promises.the_queue_starts_the_committer_where_it_should)
+def messages_that_wait_for_others(template: Template) -> None:
+    _properties(template, "CommitQueueMapping").update(BatchSize=10000, MaximumBatchingWindowInSeconds=300)
+
+
+@breaks(promises.the_queue_starts_the_committer_where_it_should)
+def a_filter_that_deletes_messages(template: Template) -> None:
+    _properties(template, "CommitQueueMapping")["FilterCriteria"] = {"Filters": [{"Pattern": '{"body": {"table": ["a.b"]}}'}]}
+
+
+@breaks(promises.the_queue_starts_the_committer_where_it_should)
+def the_queue_wakes_the_writer(template: Template) -> None:
+    _properties(template, "CommitQueueMapping")["FunctionName"] = {"Ref": "Writer"}
 
 
 @breaks(promises.functions_run_what_sam_builds)
@@ -311,6 +378,79 @@ def one_role_for_both(template: Template) -> None:
     _properties(template, "Writer")["Role"] = {"Fn::GetAtt": ["CommitterRole", "Arn"]}
 
 
+@breaks(access.functions_may_do_what_they_call_and_no_more)
+def no_right_to_secrets_that_are_referred_to(template: Template) -> None:
+    _drop(template, "WriterRole", "ReadSecrets")
+
+
+@breaks(access.functions_may_do_what_they_call_and_no_more)
+def no_right_to_parameters_that_are_referred_to(template: Template) -> None:
+    _drop(template, "CommitterRole", "ReadParameters")
+
+
+@breaks(access.functions_may_do_what_they_call_and_no_more)
+def no_right_to_the_secrets_key(template: Template) -> None:
+    _drop(template, "CommitterRole", "DecryptSecrets")
+
+
+@breaks(access.functions_may_do_what_they_call_and_no_more)
+def no_right_to_assume_the_roles(template: Template) -> None:
+    _drop(template, "WriterRole", "AssumeRoles")
+
+
+@breaks(access.functions_may_do_what_they_call_and_no_more)
+def all_secrets_of_the_account(template: Template) -> None:
+    _statement(template, "WriterRole", "ReadSecrets")["Resource"] = "*"
+
+
+@breaks(access.functions_may_do_what_they_call_and_no_more)
+def all_roles_that_trust_it(template: Template) -> None:
+    _statement(template, "CommitterRole", "AssumeRoles")["Resource"] = "*"
+
+
+@breaks(access.functions_may_do_what_they_call_and_no_more)
+def all_parameters_below_a_path(template: Template) -> None:
+    statement = _statement(template, "CommitterRole", "ReadParameters")
+    statement["Action"] = ["ssm:GetParameter", "ssm:GetParametersByPath"]
+
+
+@breaks(access.functions_may_do_what_they_call_and_no_more)
+def a_statement_about_no_secret(template: Template) -> None:
+    statement = _statement(template, "CommitterRole", "ReadSecrets")
+    _drop(template, "CommitterRole", "ReadSecrets")
+    _statements(template, "CommitterRole").append(statement)
+
+
+@breaks(access.functions_may_do_what_they_call_and_no_more)
+def secrets_only_beside_parameters(template: Template) -> None:
+    template["Conditions"]["ReadsSecrets"] = {"Condition": "ReadsParameters"}
+
+
+@breaks(access.keys_open_secrets_and_nothing_else)
+def keys_that_open_everything(template: Template) -> None:
+    del _statement(template, "WriterRole", "DecryptSecrets")["Condition"]
+
+
+@breaks(access.the_operator_names_one_by_one)
+def secrets_by_any_pattern(template: Template) -> None:
+    template["Parameters"]["SecretArns"]["AllowedPattern"] = "^$|^arn:[a-z-]+:secretsmanager:.+$"
+
+
+@breaks(access.the_operator_names_one_by_one)
+def parameters_without_a_pattern(template: Template) -> None:
+    del template["Parameters"]["ParameterArns"]["AllowedPattern"]
+
+
+@breaks(access.the_operator_names_one_by_one)
+def keys_by_their_aliases(template: Template) -> None:
+    template["Parameters"]["KmsKeyArns"]["AllowedPattern"] = "^$|^arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:[a-z]+/[a-z0-9-]+$"
+
+
+@breaks(access.the_operator_names_one_by_one)
+def one_role_and_no_more(template: Template) -> None:
+    template["Parameters"]["AssumeRoleArns"]["Type"] = "String"
+
+
 @breaks(access.nobody_else_is_let_in)
 def a_role_for_everybody(template: Template) -> None:
     _properties(template, "WriterRole")["AssumeRolePolicyDocument"]["Statement"][0]["Principal"] = "*"
@@ -384,6 +524,21 @@ def no_alarm_on_quarantine(template: Template) -> None:
 @breaks(observing.what_calls_for_an_alarm_has_one)
 def no_alarm_on_a_silent_committer(template: Template) -> None:
     del template["Resources"]["CommitterSilentAlarm"]
+
+
+@breaks(observing.what_calls_for_an_alarm_has_one)
+def no_alarm_on_messages_that_find_no_committer(template: Template) -> None:
+    del template["Resources"]["CommitterThrottlesAlarm"]
+
+
+@breaks(observing.alarms_look_back_to_when_messages_came_last)
+def an_alarm_that_forgets_the_failure_before(template: Template) -> None:
+    _properties(template, "TableFailuresAlarm")["EvaluationPeriods"] = 3
+
+
+@breaks(observing.alarms_look_back_to_when_messages_came_last)
+def an_alarm_that_waits_for_too_many_deaths(template: Template) -> None:
+    _properties(template, "RoundsUnendedAlarm")["DatapointsToAlarm"] = 6
 
 
 @breaks(observing.the_dashboard_shows_metrics_that_somebody_measures)
