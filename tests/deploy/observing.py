@@ -27,6 +27,7 @@ ALSO_ALARMED = {
     ("AWS/Lambda", "Errors", "<Writer>"),
     ("AWS/Lambda", "Throttles", "<Writer>"),
     ("AWS/Lambda", "OffsetLag", "<Writer>"),
+    (NAMESPACE, "OldestBatchManifestAge", "<Committer>"),
     (NAMESPACE, "BatchesReceived", "<Committer>"),
     (NAMESPACE, "BatchesCommitted", "<Committer>"),
 }

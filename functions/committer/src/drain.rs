@@ -145,7 +145,9 @@ impl Committer {
     ) -> Result<(), DrainError> {
         let Ports { queue, clock, .. } = &self.ports;
         let hold = Hold::new(queue.as_ref(), clock.as_ref(), self.settings.committer.hold);
-        hold.add(&brought);
+        if !brought.is_empty() {
+            hold.take_over(&brought).await;
+        }
         let deadline = Deadline::before(platform_deadline, clock.now());
         hold.during(self.rounds(state, brought, &hold, deadline, after_round)).await
     }

@@ -39,6 +39,13 @@ impl<'a> Hold<'a> {
         self.receipts().extend(messages.iter().map(|message| message.receipt.clone()));
     }
 
+    /// Takes in what others received and hid for a time of their own, and hides it from now on for as long as
+    /// everything else.
+    pub(crate) async fn take_over(&self, messages: &[Received]) {
+        self.add(messages);
+        self.renew().await;
+    }
+
     /// Renews nothing of what was held so far: it is settled, or the next one's to try.
     pub(crate) fn release(&self) {
         self.receipts().clear();
@@ -55,14 +62,18 @@ impl<'a> Hold<'a> {
     async fn renew_for_ever(&self) -> Infallible {
         loop {
             self.clock.sleep(self.span / RENEWALS).await;
-            let receipts = self.receipts().clone();
-            if let Err(fault) = self.queue.hide(&receipts, self.span).await {
-                warn!(
-                    messages = receipts.len(),
-                    error = &fault as &dyn std::error::Error,
-                    "messages can't be held longer; another committer may see them too"
-                );
-            }
+            self.renew().await;
+        }
+    }
+
+    async fn renew(&self) {
+        let receipts = self.receipts().clone();
+        if let Err(fault) = self.queue.hide(&receipts, self.span).await {
+            warn!(
+                messages = receipts.len(),
+                error = &fault as &dyn std::error::Error,
+                "messages can't be held for as long as they should; they come again sooner or later than that"
+            );
         }
     }
 
@@ -99,6 +110,17 @@ mod tests {
         assert_eq!(queue.receive(10, Duration::ZERO).await.expect("it receives"), []);
         clock.advance(SPAN);
         assert_eq!(queue.receive(10, Duration::ZERO).await.expect("it receives").len(), 2);
+    }
+
+    #[tokio::test]
+    async fn what_another_hid_for_long_is_seen_as_soon_as_everything_else() {
+        let clock = Arc::new(FakeClock::default());
+        let queue = FakeQueue::new(Arc::clone(&clock), SPAN * 100);
+        queue.send(&["a".to_owned()]).await.expect("it sends");
+        let messages = queue.receive(10, Duration::ZERO).await.expect("it receives");
+        Hold::new(&queue, clock.as_ref(), SPAN).take_over(&messages).await;
+        clock.advance(SPAN);
+        assert_eq!(queue.receive(10, Duration::ZERO).await.expect("it receives").len(), 1);
     }
 
     #[tokio::test]
