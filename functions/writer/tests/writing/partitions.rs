@@ -19,7 +19,7 @@ fn settings(columns: &str) -> String {
 /// Case T40: a table partitioned by `day(ts)`, a record without `ts`, one whose `ts` is a number of
 /// milliseconds. The partitioning is never dropped, and no record lands in a wrong day.
 #[tokio::test]
-async fn a_declared_partitioning_is_honoured_or_refused() {
+async fn t40_a_declared_partitioning_is_honoured_or_refused() {
     let n = r#"{ name = "n", type = "long", required = true }"#;
     let refused = Settings::parse(&settings(n), &Environment::default()).expect_err("there is no ts");
     assert!(refused.to_string().contains("\"ts\" is no declared column"), "{refused}");
