@@ -101,7 +101,7 @@ def test_a_function_that_fails_says_so_to_who_invoked_it(pipeline: Pipeline, sta
     with Watch(Workspace.here(), nowhere, tmp_path) as watch:
         done = watch.invoke("committer", "schedule-event.json")
         assert done.returncode != 0
-        assert "Icefall.TablesNotSettled" in done.stdout + done.stderr
+        assert "Icefall.CatalogUnreachable" in done.stdout + done.stderr
 
 
 def test_the_event_files_are_what_lambda_delivers():
