@@ -165,7 +165,7 @@ async fn has_landed(pipeline: &Pipeline, failed: &HashSet<i64>) -> bool {
 }
 
 fn snapshot_id(commit: &Commit) -> Option<i64> {
-    commit.updates.iter().find_map(|update| match update {
+    commit.updates().iter().find_map(|update| match update {
         TableUpdate::AddSnapshot { snapshot } => Some(snapshot.snapshot_id()),
         _ => None,
     })

@@ -11,7 +11,7 @@ use super::columns::{Cell, Column, column};
 /// The column that no partitioning is of, by which rows are told apart.
 pub(crate) const ROW: Column = column("row", "int", |n| Cell::same(json!(n)));
 
-const ALL: [Column; 13] = [
+const ALL: [Column; 14] = [
     ROW,
     column("flag", "boolean", |n| one_of(n, &[json!(true), json!(false)])),
     column("number", "int", |n| one_of(n, &[json!(-11), json!(0), json!(34)])),
@@ -25,6 +25,9 @@ const ALL: [Column; 13] = [
     column("at", "timestamptz", |n| {
         one_of(n, &[json!("1968-02-29T01:00:00.000001+00:00"), json!("2017-11-16T22:31:08.000000+00:00")])
     }),
+    column("later", "timestamptz", |n| {
+        one_of(n, &[json!("2017-11-16T22:31:08.000000+00:00"), json!("2026-03-01T00:00:00.000001+00:00")])
+    }),
     column("name", "string", |n| one_of(n, &[json!("iceberg"), json!("Oslo"), json!("x")])),
     column("id", "uuid", |n| {
         let ids = ["f79c3e09-677c-4bbd-a479-3f349cb785e7", "00000000-0000-4000-8000-0123456789ab"];
@@ -37,20 +40,28 @@ const ALL: [Column; 13] = [
 /// A text whose folder must be encoded.
 const CITY: Column = column("city", "string", |n| one_of(n, &[json!("New York/ü=%"), json!("Rome")]));
 
-/// What both catalogs' stores take.
-pub(crate) const PARTITIONINGS: [&str; 7] = [
-    r#""flag", "number", "money", "day", "name""#,
-    r#""truncate(10, number)", "truncate(100, big)", "truncate(50, money)", "truncate(2, name)""#,
-    r#""bucket(4, number)", "bucket(5, big)", "bucket(6, money)", "bucket(7, day)", "bucket(16, code)""#,
-    r#""bucket(4, clock)", "bucket(5, local)", "bucket(6, at)", "bucket(7, name)", "bucket(8, id)", "bucket(9, blob)""#,
+/// DuckDB 1.5.5 truncates decimals as unsigned numbers, and ends in an internal error where one is below zero; asked
+/// for a uuid that is in buckets, or for a time before 1970, it finds nothing. The other readers find what they ask for.
+pub(crate) const NOT_FOR_DUCKDB: [&str; 5] = [
+    r#""truncate(50, money)""#,
+    r#""bucket(8, id)""#,
     r#""year(day)", "month(local)", "day(at)""#,
     r#""month(day)", "day(local)", "hour(at)""#,
     r#""day(day)", "hour(local)", "year(at)", "void(name)""#,
 ];
 
+/// What both catalogs' stores take.
+pub(crate) const PARTITIONINGS: [&str; 5] = [
+    r#""flag", "number", "money", "day", "name""#,
+    r#""truncate(10, number)", "truncate(100, big)", "truncate(2, name)""#,
+    r#""bucket(4, number)", "bucket(5, big)", "bucket(6, money)", "bucket(7, day)", "bucket(16, code)""#,
+    r#""bucket(4, clock)", "bucket(5, local)", "bucket(6, at)", "bucket(7, name)", "bucket(9, blob)""#,
+    r#""hour(later)", "void(name)""#,
+];
+
 /// Folders with percent signs, which SeaweedFS refuses in a table bucket and takes in an ordinary one.
 pub(crate) const ENCODED: [&str; 2] =
-    [r#""city", "clock""#, r#""truncate(5, city)", "big", "month(at)", "local""#];
+    [r#""city", "clock""#, r#""truncate(5, city)", "big", "month(later)", "local""#];
 
 /// The columns of those tables.
 pub(crate) fn columns() -> Vec<Column> {
