@@ -1,0 +1,36 @@
+"""The two triggers of the committer, and what a run sets to suit each.
+
+A schedule starts committers that drain the queue by themselves; `scheduler` stands for it. An event source
+mapping of the commit queue invokes them with its messages; `queue_mapping` stands for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from icefall_local.queue_mapping import LEAST_CONCURRENCY
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """What belongs to one of them."""
+
+    visibility_s: int
+    """The commit queue's own visibility time-out. What a mapping has received is hidden for it until the committer first
+    renews its hold: if it was killed before, its messages wait so long. Committers that receive by themselves say their own."""
+    committer_timeout_s: float
+    """A mapping's function may run no longer than the queue hides messages."""
+    pace: Mapping[str, Any] = field(default_factory=dict)
+    """Options of a stack that differ from the usual: what the trigger's promise of freshness is made for."""
+
+
+TRIGGERS = {
+    "schedule": Trigger(visibility_s=120, committer_timeout_s=60.0),
+    "queue": Trigger(
+        visibility_s=30,
+        committer_timeout_s=30.0,
+        pace={"window_s": 5.0, "commit_interval": "5s", "committers": LEAST_CONCURRENCY},
+    ),
+}
