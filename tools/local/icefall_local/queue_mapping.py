@@ -28,7 +28,8 @@ from icefall_local.lambda_host import Throttled
 
 LEAST_CONCURRENCY = 2
 """The smallest maximum concurrency that Lambda lets a mapping of a queue have."""
-_LONGEST_POLL_S = 20.0
+_LONGEST_POLL_S = 2.0
+"""Lambda waits for up to 20 s; a run that is stopped would wait for that."""
 _MESSAGES_PER_POLL = 10
 _THROTTLED_PAUSE_S = 0.1
 _UNREACHABLE_PAUSE_S = 0.5
