@@ -99,7 +99,8 @@ def _parser() -> argparse.ArgumentParser:
         help="end the broker by this signal while records flow, and start it again (SIGKILL; needs --kafka apache)",
     )
     demo.add_argument("--seed", type=int, default=7, help="of the generated records and of the chaos (7)")
-    demo.add_argument("--stall", type=float, default=90.0, metavar="SECONDS", help="give up when nothing moves (90)")
+    stalls = f"{TRIGGERS['schedule'].stall_s:.0f}; {TRIGGERS['queue'].stall_s:.0f} with --trigger queue"
+    demo.add_argument("--stall", type=float, metavar="SECONDS", help=f"give up when nothing moves ({stalls})")
     _add_chaos(demo)
     test = commands.add_parser("test", help="every test, on a stack of its own")
     _add_kafka(test)

@@ -56,7 +56,7 @@ def demo(workspace: Workspace, options: argparse.Namespace) -> int:
         as_json=options.json,
         sabotage=options.sabotage,
         seed=options.seed,
-        stall_s=options.stall,
+        stall_s=options.stall or TRIGGERS[options.trigger].stall_s,
         transactions=options.transactions,
         restart_broker=options.restart_broker,
         stack=_stack(options, **_chaos(options)),

@@ -82,7 +82,8 @@ class Options:
 
     @property
     def chaos(self) -> Wanted:
-        return Wanted(self.kill_writers, self.kill_committers, self.duplicates, self.chaos_seed)
+        pause_s = TRIGGERS[self.trigger].kill_pause_s
+        return Wanted(self.kill_writers, self.kill_committers, self.duplicates, self.chaos_seed, pause_s)
 
 
 class StartFailed(Exception):

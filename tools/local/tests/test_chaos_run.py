@@ -28,11 +28,12 @@ def test_while_functions_die_and_all_comes_twice_every_record_stands_once():
 
 
 def test_behind_an_event_source_mapping_of_the_queue_what_a_dead_committer_had_comes_again():
-    stack = Options(trigger="queue", kill_committers=True, **TRIGGERS["queue"].pace)
-    result = run(DemoOptions(records=20_000, rate=1_000.0, bad_permille=20, stack=stack))
+    queue = TRIGGERS["queue"]
+    stack = Options(trigger="queue", kill_committers=True, **queue.pace)
+    result = run(DemoOptions(records=30_000, rate=1_000.0, bad_permille=20, stall_s=queue.stall_s, stack=stack))
     assert result.right, result.summary()
     found = result.as_json()
-    assert found["rows"] + found["dead_letters"] == found["produced"] == 20_000
+    assert found["rows"] + found["dead_letters"] == found["produced"] == 30_000
     for what in ("kills_in_flight", "queue_failures", "copies_sent", "duplicates_skipped"):
         assert found[what] > 0, (what, found)
 
