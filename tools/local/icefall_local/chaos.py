@@ -38,6 +38,8 @@ class Wanted:
     kill_committers: bool = False
     copies: bool = False
     seed: int = 7
+    kill_pause_s: tuple[float, float] = (2.0, 6.0)
+    """The least and the most between two kills."""
 
     @property
     def any(self) -> bool:
@@ -63,7 +65,7 @@ class Kill:
 class KillPlan:
     """Draws kills: each victim in its turn, a few seconds apart."""
 
-    def __init__(self, victims: Sequence[str], chance: random.Random, pause_s: tuple[float, float] = (2.0, 6.0)) -> None:
+    def __init__(self, victims: Sequence[str], chance: random.Random, pause_s: tuple[float, float]) -> None:
         self._victims = tuple(victims)
         self._chance = chance
         self._pause_s = pause_s
@@ -153,7 +155,7 @@ class Chaos:
         self._chance = random.Random(wanted.seed)
         self._tasks = [asyncio.ensure_future(self._copy_for_ever(CopyPlan(random.Random(f"copies {wanted.seed}"))))]
         if victims:
-            plan = KillPlan(tuple(victims), random.Random(f"kills {wanted.seed}"))
+            plan = KillPlan(tuple(victims), random.Random(f"kills {wanted.seed}"), wanted.kill_pause_s)
             self._tasks.append(asyncio.ensure_future(self._kill_for_ever(plan)))
 
     def stop(self) -> None:

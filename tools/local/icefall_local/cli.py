@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from icefall_local.trigger import TRIGGERS
 from icefall_local.workspace import Unusable, Workspace
 
 
@@ -19,6 +20,7 @@ def main(arguments: Sequence[str]) -> int:
         _parser().error(f"unknown arguments: {' '.join(rest)}")
     if options.command == "demo":
         _refuse_what_the_broker_cannot(options)
+        _refuse_what_the_trigger_cannot(options)
     try:
         return _run(options, rest)
     except KeyboardInterrupt:
@@ -34,6 +36,11 @@ def _refuse_what_the_broker_cannot(options: argparse.Namespace) -> None:
         _parser().error("--restart-broker needs --kafka apache: the embedded broker loses records when it is killed")
     if options.transactions and options.kafka == "embedded":
         _parser().error("--transactions needs --kafka apache or HOST:PORT: the embedded broker doesn't lead past aborted records")
+
+
+def _refuse_what_the_trigger_cannot(options: argparse.Namespace) -> None:
+    if options.trigger == "queue" and options.committers == 1:
+        _parser().error("--trigger queue needs --committers 2 or more: it is the mapping's maximum concurrency, which Lambda has at 2 at least")
 
 
 def _terminated(*_: object) -> NoReturn:
@@ -63,10 +70,12 @@ def _parser() -> argparse.ArgumentParser:
     up = commands.add_parser("up", help="start the stack with the main job on it and leave it up")
     _add_kafka(up)
     _add_isolation(up)
+    _add_trigger(up)
     commands.add_parser("down", help="stop the stack that is up")
     demo = commands.add_parser("demo", help="the main job, end to end, verified by two readers")
     _add_kafka(demo)
     _add_isolation(demo)
+    _add_trigger(demo)
     demo.add_argument("--records", type=_positive, default=50_000, metavar="N", help="records to produce (50000)")
     demo.add_argument("--bad", type=_permille, default=10, metavar="PERMILLE", help="bad ones per thousand (10)")
     demo.add_argument("--rate", type=float, metavar="R", help="records per second; as fast as possible without")
@@ -90,7 +99,8 @@ def _parser() -> argparse.ArgumentParser:
         help="end the broker by this signal while records flow, and start it again (SIGKILL; needs --kafka apache)",
     )
     demo.add_argument("--seed", type=int, default=7, help="of the generated records and of the chaos (7)")
-    demo.add_argument("--stall", type=float, default=90.0, metavar="SECONDS", help="give up when nothing moves (90)")
+    stalls = f"{TRIGGERS['schedule'].stall_s:.0f}; {TRIGGERS['queue'].stall_s:.0f} with --trigger queue"
+    demo.add_argument("--stall", type=float, metavar="SECONDS", help=f"give up when nothing moves ({stalls})")
     _add_chaos(demo)
     test = commands.add_parser("test", help="every test, on a stack of its own")
     _add_kafka(test)
@@ -109,13 +119,24 @@ def _add_isolation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--isolation", choices=levels, default=levels[0], help="of the event source mapping (read_committed)")
 
 
+def _add_trigger(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--trigger",
+        choices=tuple(TRIGGERS),
+        default="schedule",
+        help="what invokes the committer: a schedule, or an event source mapping of the commit queue (schedule)",
+    )
+
+
 def _add_chaos(demo: argparse.ArgumentParser) -> None:
     chaos = demo.add_argument_group(
         "chaos",
         "With any of the last three, messages of the commit queue are delivered twice, and batches come again with "
         "other boundaries and other partitions beside each other. Every record must still stand exactly once.",
     )
-    chaos.add_argument("--committers", type=_positive, default=1, metavar="N", help="committers that run at once (1)")
+    chaos.add_argument(
+        "--committers", type=_positive, metavar="N", help="committers that may run at once (1; 2 with --trigger queue)"
+    )
     chaos.add_argument("--kill-writers", action="store_true", help="kill -9 of a writer every few seconds, mostly at work")
     chaos.add_argument("--kill-committers", action="store_true", help="the same of a committer")
     chaos.add_argument("--duplicates", action="store_true", help="the duplicates alone: nothing dies")

@@ -16,6 +16,7 @@ from icefall_local import launch
 from icefall_local.querying import how_to_query
 from icefall_local.supervisor import Options, StartFailed
 from icefall_local.terminal import Terminal
+from icefall_local.trigger import TRIGGERS
 from icefall_local.workspace import Workspace
 
 
@@ -25,7 +26,7 @@ def up(workspace: Workspace, options: argparse.Namespace) -> int:
     if (already := launch.detached(workspace)) is not None:
         terminal.failure(f"a stack is up already ({already}): `cargo xtask down` stops it")
         return 1
-    return _reporting(terminal, lambda: _up(workspace, Options(kafka=options.kafka, isolation=options.isolation), terminal))
+    return _reporting(terminal, lambda: _up(workspace, _stack(options), terminal))
 
 
 def _up(workspace: Workspace, options: Options, terminal: Terminal) -> int:
@@ -55,17 +56,23 @@ def demo(workspace: Workspace, options: argparse.Namespace) -> int:
         as_json=options.json,
         sabotage=options.sabotage,
         seed=options.seed,
-        stall_s=options.stall,
+        stall_s=options.stall or TRIGGERS[options.trigger].stall_s,
         transactions=options.transactions,
         restart_broker=options.restart_broker,
-        stack=Options(kafka=options.kafka, isolation=options.isolation, **_chaos(options)),
+        stack=_stack(options, **_chaos(options)),
     )
     return _reporting(terminal, lambda: main_job.run(workspace, wanted, terminal))
 
 
+def _stack(options: argparse.Namespace, **more: Any) -> Options:
+    """A stack with the main job on it, at its trigger's pace."""
+    pace = TRIGGERS[options.trigger].pace
+    return Options(**{"kafka": options.kafka, "isolation": options.isolation, "trigger": options.trigger, **pace, **more})
+
+
 def _chaos(options: argparse.Namespace) -> dict[str, Any]:
     return {
-        "committers": options.committers,
+        **({"committers": options.committers} if options.committers else {}),
         "kill_writers": options.kill_writers,
         "kill_committers": options.kill_committers,
         "duplicates": options.duplicates,

@@ -187,6 +187,8 @@ class Job:
             raise DemoFailed(self._diagnosis(view, f"{', '.join(view.status['dead_parts'])} ended by itself"))
         if not view.status["mapping"]["alive"]:
             raise DemoFailed(self._diagnosis(view, "the event source mapping ended by itself"))
+        if (queue := view.status["queue_mapping"]) is not None and not queue["alive"]:
+            raise DemoFailed(self._diagnosis(view, "the commit queue's event source mapping ended by itself"))
 
     def _diagnosis(self, view: View, what: str) -> str:
         self._terminal.end_progress()
@@ -197,6 +199,8 @@ class Job:
                 lines.append(f"    last error at {counts['last_error']['time']} UTC: {counts['last_error']['text']}")
         progress = mapping_progress(self._stack.folder)
         lines.append(f"  event source mapping: {progress['batches']} batches, {progress['failures']} failed tries")
+        if (queue := view.status["queue_mapping"]) is not None:
+            lines.append(f"  the commit queue's: {queue['events']} events, {queue['failures']} failed; {queue['last_error']}")
         lines.append(f"  logs: {self._stack.logs}")
         return "\n".join(lines)
 
@@ -251,14 +255,16 @@ class Job:
             "batches": progress["batches"],
             "function_errors": sum(counts["errors"] for counts in functions.values()),
             "seconds": round(seconds, 1),
-            **self._particulars(progress),
+            **self._particulars(progress, view),
             "bad_kinds": len(expectation.kinds()),
             "access_keys": len({key for seen in view.status["keys"].values() for key in seen}),
         }
 
-    def _particulars(self, progress: dict[str, Any]) -> dict[str, Any]:
+    def _particulars(self, progress: dict[str, Any], view: View) -> dict[str, Any]:
         """Figures of what was asked for in particular."""
         figures: dict[str, Any] = {}
+        if (queue := view.status["queue_mapping"]) is not None:
+            figures |= {f"queue_{name}": queue[name] for name in ("events", "messages", "failures", "kept")}
         if isinstance(self._generator, TransactionalGenerator):
             figures["isolation"] = self._options.stack.isolation
             figures["aborted_records"] = self._generator.aborted

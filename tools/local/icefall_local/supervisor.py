@@ -23,7 +23,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from icefall_local import clickstream, parts, scheduler, second_catalog, settings_file
+from icefall_local import clickstream, parts, queue_mapping, scheduler, second_catalog, settings_file
 from icefall_local.apache_kafka import ApacheKafka, restarted
 from icefall_local.chaos import Chaos, Wanted
 from icefall_local.credentials import Credentials
@@ -33,10 +33,12 @@ from icefall_local.generator import create_topic
 from icefall_local.http1 import Request, Response, Server, serve
 from icefall_local.java import Java
 from icefall_local.keys_proxy import KeysProxy
-from icefall_local.lambda_host import LambdaHost
+from icefall_local.lambda_host import HostedFunction, LambdaHost
 from icefall_local.ports import LOOPBACK, Ports
 from icefall_local.processes import Part
+from icefall_local.queue_mapping import QueueMappingConfig, QueueProgress, SqsQueue
 from icefall_local.stack import SecondCatalog, Service, Stack
+from icefall_local.trigger import TRIGGERS
 from icefall_local.workspace import Workspace
 
 READY, FAILED = "READY ", "FAILED "
@@ -64,8 +66,10 @@ class Options:
     schedule_s: float = 2.0
     commit_interval: str = "2s"
     linger: str = "2s"
+    trigger: str = "schedule"
+    """What invokes the committer; or `queue`: an event source mapping of the commit queue."""
     committers: int = 1
-    """Schedules, and so committers that may run at once."""
+    """Committers that may run at once: as many schedules, or the mapping's maximum concurrency."""
     kill_writers: bool = False
     kill_committers: bool = False
     duplicates: bool = False
@@ -76,10 +80,10 @@ class Options:
     functions: str = ""
     """A folder with the programs `writer` and `committer`; the built ones without."""
 
-
     @property
     def chaos(self) -> Wanted:
-        return Wanted(self.kill_writers, self.kill_committers, self.duplicates, self.chaos_seed)
+        pause_s = TRIGGERS[self.trigger].kill_pause_s
+        return Wanted(self.kill_writers, self.kill_committers, self.duplicates, self.chaos_seed, pause_s)
 
 
 class StartFailed(Exception):
@@ -102,6 +106,8 @@ class Supervisor:
         self._host = LambdaHost(run / "log")
         self._tasks: list[asyncio.Task[None]] = []
         self._mapping: Part | None = None
+        self._queue_mapping: asyncio.Task[None] | None = None
+        self._queue_progress = QueueProgress()
         self._apache_kafka: ApacheKafka | None = None
         self._chaos: Chaos | None = None
         self._chance = random.Random(0)
@@ -157,7 +163,7 @@ class Supervisor:
             "ops": await self._service("ops", lakehouse.s3_port, keys),
             "queue": await self._service("queue", queue_port, keys),
         }
-        direct_url = _create_queue(services["queue"])
+        direct_url = _create_queue(services["queue"], TRIGGERS[options.trigger].visibility_s)
         self._server = await serve(self._answer, self._ports.free())
         return Stack(
             run=str(run),
@@ -217,12 +223,18 @@ class Supervisor:
     def _create_functions(self, stack: Stack) -> None:
         """Writer and committer, if they are built. Both get the settings' path and no AWS keys at all."""
         environment = {"ICEFALL_SETTINGS": stack.settings}
+        options = self._options
         sizes = {
             "writer": {"memory_mib": 1024, "timeout_s": 60.0, "concurrency": 10},
-            "committer": {"memory_mib": 512, "timeout_s": 60.0, "concurrency": self._options.committers, "event_age_s": self._options.schedule_s},
+            "committer": {
+                "memory_mib": 512,
+                "timeout_s": TRIGGERS[options.trigger].committer_timeout_s,
+                "concurrency": options.committers,
+                "event_age_s": options.schedule_s,
+            },
         }
         for name, size in sizes.items():
-            bootstrap = self._workspace.function(name, self._options.functions)
+            bootstrap = self._workspace.function(name, options.functions)
             self._host.create(FunctionConfig(name, bootstrap, environment, **size))
 
     async def _start_main_job(self, stack: Stack) -> None:
@@ -233,15 +245,34 @@ class Supervisor:
         if outcome.error:
             text = outcome.payload.decode(errors="replace")
             raise StartFailed(f"the committer could not create the tables: {text}\n  its log: {stack.logs}/committer.log")
-        self._say("starting the event source mapping and the scheduler")
+        self._say("starting the event source mapping and the committer's trigger")
         self._start_mapping(stack)
-        every, count = self._options.schedule_s, self._options.committers
-        for number in range(count):
-            self._tasks.append(asyncio.ensure_future(scheduler.run(committer, every, every * number / count)))
+        self._start_trigger(stack, committer)
         if (wanted := self._options.chaos).any:
             self._say("starting the chaos")
             victims = {name: function for name in wanted.victims if (function := self._host.function(name)) is not None}
             self._chaos = Chaos(wanted, stack, victims, _sqs(stack.queue))
+
+    def _start_trigger(self, stack: Stack, committer: HostedFunction) -> None:
+        if self._options.trigger == "queue":
+            self._queue_mapping = asyncio.ensure_future(self._map_queue(stack, committer))
+            self._tasks.append(self._queue_mapping)
+            return
+        every, count = self._options.schedule_s, self._options.committers
+        for number in range(count):
+            self._tasks.append(asyncio.ensure_future(scheduler.run(committer, every, every * number / count)))
+
+    async def _map_queue(self, stack: Stack, committer: HostedFunction) -> None:
+        client = _sqs(stack.queue, retries=0)
+        found = client.get_queue_attributes(QueueUrl=stack.direct_queue_url, AttributeNames=["QueueArn", "VisibilityTimeout"])
+        config = QueueMappingConfig(
+            found["Attributes"]["QueueArn"],
+            max_concurrency=self._options.committers,
+            visibility_s=float(found["Attributes"]["VisibilityTimeout"]),
+            function_timeout_s=committer.config.timeout_s,
+        )
+        queue = SqsQueue(client, stack.direct_queue_url, config.max_concurrency)
+        await queue_mapping.run(config, queue, committer.invoke, self._queue_progress)
 
     def _start_mapping(self, stack: Stack) -> None:
         config = MappingConfig(
@@ -293,24 +324,34 @@ class Supervisor:
             "keys": {proxy.part: dict(proxy.keys) for proxy in self._proxies},
             "scopes": {proxy.part: dict(proxy.scopes) for proxy in self._proxies},
             "mapping": mapping,
+            "queue_mapping": self._queue_mapping_status(),
             "dead_parts": dead,
             "copies": self._chaos.copies if self._chaos is not None else 0,
         }
 
+    def _queue_mapping_status(self) -> dict[str, Any] | None:
+        """None when the committer is started by schedules."""
+        if (task := self._queue_mapping) is None:
+            return None
+        progress = asdict(self._queue_progress)
+        if task.done() and not task.cancelled():
+            progress["last_error"] = repr(task.exception())
+        return {"alive": not task.done(), **progress}
 
-def _sqs(queue: Service) -> Any:
+
+def _sqs(queue: Service, retries: int = 5) -> Any:
     return boto3.client(
         "sqs",
         endpoint_url=queue.direct_endpoint,
         region_name=queue.region,
         aws_access_key_id=queue.access_key_id,
         aws_secret_access_key=queue.secret_access_key,
-        config=Config(retries={"max_attempts": 5}),
+        config=Config(retries={"max_attempts": retries}),
     )
 
 
-def _create_queue(queue: Service) -> str:
-    attributes = {"VisibilityTimeout": "120", "MaximumMessageSize": "1048576", "MessageRetentionPeriod": "1209600"}
+def _create_queue(queue: Service, visibility_s: int) -> str:
+    attributes = {"VisibilityTimeout": str(visibility_s), "MaximumMessageSize": "1048576", "MessageRetentionPeriod": "1209600"}
     return str(_sqs(queue).create_queue(QueueName=QUEUE, Attributes=attributes)["QueueUrl"])
 
 

@@ -26,7 +26,7 @@ def test_any_kind_of_chaos_counts_and_none_is_none():
 
 def test_kills_follow_from_the_seed_and_take_turns():
     def drawn(seed):
-        plan = KillPlan(("writer", "committer"), random.Random(seed))
+        plan = KillPlan(("writer", "committer"), random.Random(seed), (2.0, 6.0))
         return [plan.next() for _ in range(40)]
 
     assert drawn(1) == drawn(1) != drawn(2)

@@ -6,6 +6,7 @@ from icefall_local.demo import DemoOptions, Job
 from icefall_local.launch import Running
 from icefall_local.supervisor import Options
 from icefall_local.terminal import Terminal
+from icefall_local.trigger import TRIGGERS
 from icefall_local.workspace import Workspace
 
 
@@ -24,6 +25,17 @@ def test_while_functions_die_and_all_comes_twice_every_record_stands_once():
     for what in ("kills", "kills_in_flight", "repolls", "copies_sent", "duplicates_skipped"):
         assert found[what] > 0, (what, found)
     assert found["function_errors"] > 0
+
+
+def test_behind_an_event_source_mapping_of_the_queue_what_a_dead_committer_had_comes_again():
+    queue = TRIGGERS["queue"]
+    stack = Options(trigger="queue", kill_committers=True, **queue.pace)
+    result = run(DemoOptions(records=30_000, rate=1_000.0, bad_permille=20, stall_s=queue.stall_s, stack=stack))
+    assert result.right, result.summary()
+    found = result.as_json()
+    assert found["rows"] + found["dead_letters"] == found["produced"] == 30_000
+    for what in ("kills_in_flight", "queue_failures", "copies_sent", "duplicates_skipped"):
+        assert found[what] > 0, (what, found)
 
 
 def test_the_last_records_of_a_topic_that_goes_quiet_become_visible():

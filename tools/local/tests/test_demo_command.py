@@ -40,6 +40,24 @@ def test_untouched_it_ends_well_and_its_last_line_has_every_figure():
     assert found["readers"] == ["duckdb", "pyiceberg"]
 
 
+def test_behind_an_event_source_mapping_of_the_queue_all_is_visible_within_15_s_also_when_the_topic_goes_quiet():
+    done = demo("--trigger", "queue", "--records", "6000", "--rate", "300")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = figures(done)
+    assert found["rows"] + found["dead_letters"] == found["produced"] == 6000
+    assert (found["missing"], found["duplicates"], found["altered"]) == (0, 0, 0)
+    assert found["queue_events"] > 0 and found["queue_messages"] > 0
+    assert (found["queue_failures"], found["function_errors"]) == (0, 0)
+    assert 0 < found["freshness_p99_ms"] <= 15_000
+    assert 0 < found["quiet_tail_ms"] <= 15_000
+
+
+def test_a_mapping_of_the_queue_with_one_committer_is_refused():
+    done = demo("--trigger", "queue", "--committers", "1")
+    assert done.returncode == 2
+    assert "--trigger queue needs --committers 2 or more" in done.stderr
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_sabotage_ends_with_1_and_names_the_offset(kind):
     done = demo("--sabotage", kind)

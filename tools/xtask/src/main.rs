@@ -24,11 +24,12 @@ use step::StepFailed;
 const USAGE: &str = "\
 cargo xtask <command>
 
-  up    [--kafka embedded|apache|HOST:PORT]    start the local stack with the main job on it, and leave it up
+  up    [--kafka embedded|apache|HOST:PORT] [--trigger schedule|queue]
+                                               start the local stack with the main job on it, and leave it up
   down                                         stop it
   demo  [--records N] [--bad PERMILLE] [--rate R] [--kafka embedded|apache|HOST:PORT] [--keep] [--json]
         [--transactions] [--isolation read_committed|read_uncommitted] [--restart-broker [SIGTERM|SIGKILL]]
-        [--sabotage drop|double|alter|lose-dead-letter]
+        [--trigger schedule|queue] [--sabotage drop|double|alter|lose-dead-letter]
                                                the main job, end to end, verified by two readers
   test  [--all | --builds] [--kafka embedded|apache|HOST:PORT] [arguments of cargo test]
                                                every test, on a stack of its own; --all: also those that need Java;
