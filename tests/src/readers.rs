@@ -91,6 +91,12 @@ impl Question {
         Self { table: table.to_owned(), equal: None }
     }
 
+    /// Whether a row belongs to the answer.
+    #[must_use]
+    pub fn is_answered_by(&self, row: &Row) -> bool {
+        self.equal.as_ref().is_none_or(|(column, value)| row.get(column) == Some(value))
+    }
+
     fn to_json(&self) -> Value {
         match &self.equal {
             None => json!({ "table": self.table }),
