@@ -6,7 +6,7 @@ use arrow::array::cast::AsArray;
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type, TimestampMicrosecondType};
 use iceberg::TableIdent;
-use iceberg::spec::{ManifestList, SnapshotRef, TableMetadata};
+use iceberg::spec::{ManifestFile, ManifestList, SnapshotRef, TableMetadata};
 use icefall_catalog::Snapshots;
 use icefall_datafile::read;
 use icefall_parts::Parts;
@@ -102,12 +102,28 @@ pub async fn metadata(parts: &Parts, table: &TableIdent) -> Arc<TableMetadata> {
     parts.catalog.load_table(table, Snapshots::All).await.expect("the table loads").metadata
 }
 
-async fn files(parts: &Parts, metadata: &TableMetadata, snapshot: &SnapshotRef) -> Vec<RecordBatch> {
+/// The manifests of the table's current snapshot.
+///
+/// # Panics
+///
+/// When their list can't be read.
+pub async fn manifests(parts: &Parts, table: &TableIdent) -> Vec<ManifestFile> {
+    let metadata = metadata(parts, table).await;
+    let Some(snapshot) = metadata.current_snapshot() else { return Vec::new() };
+    manifests_of(parts, &metadata, snapshot).await
+}
+
+async fn manifests_of(parts: &Parts, metadata: &TableMetadata, snapshot: &SnapshotRef) -> Vec<ManifestFile> {
     let file_io = file_io(Arc::clone(&parts.tables));
     let list = file_io.new_input(snapshot.manifest_list()).expect("a list").read().await.expect("it reads");
     let list = ManifestList::parse_with_version(&list, metadata.format_version()).expect("a manifest list");
+    list.consume_entries().into_iter().collect()
+}
+
+async fn files(parts: &Parts, metadata: &TableMetadata, snapshot: &SnapshotRef) -> Vec<RecordBatch> {
+    let file_io = file_io(Arc::clone(&parts.tables));
     let mut files = Vec::new();
-    for manifest in list.entries() {
+    for manifest in manifests_of(parts, metadata, snapshot).await {
         let manifest = manifest.load_manifest(&file_io).await.expect("a manifest");
         for entry in manifest.entries() {
             let location = Location::parse(entry.file_path()).expect("a location");

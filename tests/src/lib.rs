@@ -16,9 +16,9 @@ mod stack;
 mod watched;
 
 pub use event::{OTHER_TOPIC, TOPIC, click, event, event_of};
-pub use lake::{DeadLetterRow, dead_letter_rows, dead_letters, event_ids, metadata};
+pub use lake::{DeadLetterRow, dead_letter_rows, dead_letters, event_ids, manifests, metadata};
 pub use log::Log;
 pub use pipeline::{Pipeline, SECRETS, closed_port, reasons};
-pub use readers::{Question, Reader, Row};
+pub use readers::{Question, Reader, Row, other_engine};
 pub use stack::{Service, Stack, WhichCatalog};
 pub use watched::{Watched, WatchedCatalog};

@@ -29,6 +29,8 @@ pub struct Question {
     pub table: String,
     /// A column, and a value in Iceberg's single-value JSON.
     pub equal: Option<(String, Value)>,
+    /// Whether rows are told with their `_row_id`, which a table of format 3 has and only the reader in Java gives.
+    pub row_ids: bool,
 }
 
 impl Reader {
@@ -54,41 +56,78 @@ impl Reader {
     /// When the reader fails, with what it says.
     #[must_use]
     pub fn ask(self, stack: &Stack, questions: &[Question]) -> Vec<Vec<Row>> {
-        let catalog = if stack.which == WhichCatalog::First { "first" } else { "second" };
         let questions: Vec<Value> = questions.iter().map(Question::to_json).collect();
-        let answers = self.run(&json!({ "catalog": catalog, "questions": questions }));
+        let asked = json!({ "catalog": name(stack.which), "questions": questions });
+        let answers = python("icefall_local.asked", Some(self.name()), &asked);
+        let answers: Vec<Value> = serde_json::from_slice(&answers).expect("answers are JSON");
         let rows =
             answers.into_iter().map(|mut answer| answer.get_mut("rows").map(Value::take).unwrap_or_default());
         rows.map(|rows| serde_json::from_value(rows).expect("rows are objects")).collect()
     }
+}
 
-    fn run(self, asked: &Value) -> Vec<Value> {
-        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let mut child = Command::new(repository.join(".local/venv/bin/python"))
-            .args(["-m", "icefall_local.asked"])
-            .arg(Stack::file())
-            .arg(self.name())
-            .env("PYTHONPATH", repository.join("tools/local"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the readers are installed by `cargo xtask`");
-        let mut input = child.stdin.take().expect("it is piped");
-        input.write_all(asked.to_string().as_bytes()).expect("it reads the questions");
-        drop(input);
-        let done = child.wait_with_output().expect("it ends");
-        let said = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "{self:?} failed: {said}");
-        serde_json::from_slice(&done.stdout).expect("answers are JSON")
+/// Lets another engine, Iceberg's own code in Java, work on a table: it deletes the row at `position` of the oldest
+/// file and all rows whose `equal` column has that value, adds a bucket of the column `bucket` to the partition spec, and
+/// sets properties.
+///
+/// # Panics
+///
+/// When it fails, with what it says.
+pub fn other_engine(
+    stack: &Stack,
+    table: &str,
+    position: u64,
+    equal: (&str, u64),
+    bucket: &str,
+    properties: &Value,
+) {
+    let order = json!({
+        "catalog": name(stack.which), "table": table, "position": position,
+        "equal": { "column": equal.0, "value": equal.1 }, "bucket": bucket, "properties": properties,
+    });
+    python("icefall_local.other_engine", None, &order);
+}
+
+fn name(catalog: WhichCatalog) -> &'static str {
+    match catalog {
+        WhichCatalog::First => "first",
+        WhichCatalog::Second => "second",
     }
+}
+
+/// Runs a module of the local tools on the stack that is up, and gives what it wrote.
+fn python(module: &str, argument: Option<&str>, input: &Value) -> Vec<u8> {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut child = Command::new(repository.join(".local/venv/bin/python"))
+        .args(["-m", module])
+        .arg(Stack::file())
+        .args(argument)
+        .env("PYTHONPATH", repository.join("tools/local"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the tools are installed by `cargo xtask`");
+    let mut sent = child.stdin.take().expect("it is piped");
+    sent.write_all(input.to_string().as_bytes()).expect("it reads its input");
+    drop(sent);
+    let done = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{module} {argument:?} failed: {said}");
+    done.stdout
 }
 
 impl Question {
     /// All rows of a table.
     #[must_use]
     pub fn all(table: &str) -> Self {
-        Self { table: table.to_owned(), equal: None }
+        Self { table: table.to_owned(), equal: None, row_ids: false }
+    }
+
+    /// The rows of which a column equals a value.
+    #[must_use]
+    pub fn equal(table: &str, column: &str, value: Value) -> Self {
+        Self { equal: Some((column.to_owned(), value)), ..Self::all(table) }
     }
 
     /// Whether a row belongs to the answer.
@@ -98,11 +137,10 @@ impl Question {
     }
 
     fn to_json(&self) -> Value {
-        match &self.equal {
-            None => json!({ "table": self.table }),
-            Some((column, value)) => {
-                json!({ "table": self.table, "where": { "type": "eq", "term": column, "value": value } })
-            }
+        let mut asked = json!({ "table": self.table, "row_ids": self.row_ids });
+        if let (Some((column, value)), Some(asked)) = (&self.equal, asked.as_object_mut()) {
+            asked.insert("where".to_owned(), json!({ "type": "eq", "term": column, "value": value }));
         }
+        asked
     }
 }

@@ -71,10 +71,7 @@ fn row(columns: &[Column], n: i64) -> (Value, Row) {
 /// Asks `reader` for single rows of a file by each column, and for values beyond both ends of the column.
 fn assert_every_point_is_found(reader: Reader, pipeline: &Pipeline, columns: &[Column]) {
     let table = name_of(pipeline);
-    let question = |column: &Column, n| Question {
-        table: table.clone(),
-        equal: Some((column.name.to_owned(), (column.value)(n).read)),
-    };
+    let question = |column: &Column, n| Question::equal(&table, column.name, (column.value)(n).read);
     let asked: Vec<(&Column, i64)> = columns
         .iter()
         .flat_map(|column| ASKED.into_iter().chain([-1, ROWS]).map(move |n| (column, n)))

@@ -3,6 +3,9 @@
 
 #![expect(clippy::expect_used, reason = "tests fail by panicking")]
 
+#[path = "second_catalog/merging.rs"]
+mod merging;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 Standard input is `{"catalog": "first"|"second", "questions": [{"table": NAME, "where": PREDICATE}, ...]}`; standard
 output is one answer for each, `{"rows": [{COLUMN: VALUE}, ...]}`, with `files` where the reader tells how many files
 its planning was left with. A predicate is Iceberg's JSON, `{"type": "eq", "term": COLUMN, "value": SINGLE-VALUE}`,
-and may be left out. Each reader reads as it pleases: what is compared is what it finds.
+and may be left out. `"row_ids": true` asks for the column `_row_id` too, which only the Java reader gives. Each reader reads as it pleases: what is compared is what it finds.
 """
 
 from __future__ import annotations

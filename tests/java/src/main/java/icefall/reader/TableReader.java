@@ -7,8 +7,11 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.util.Map;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import java.util.stream.StreamSupport;
 import org.apache.iceberg.CatalogUtil;
+import org.apache.iceberg.MetadataColumns;
+import org.apache.iceberg.Schema;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.catalog.Catalog;
 import org.apache.iceberg.catalog.TableIdentifier;
@@ -32,7 +35,7 @@ public final class TableReader {
 
   private TableReader() {}
 
-  /** Reads {@code {"catalog": PROPERTIES, "questions": [{"table": NAME, "where": PREDICATE?}]}}. */
+  /** Reads {@code {"catalog": PROPERTIES, "questions": [{"table": NAME, "where": PREDICATE?, "row_ids": BOOLEAN?}]}}. */
   public static void main(String[] arguments) throws Exception {
     JsonNode asked = JSON.readTree(System.in);
     ArrayNode answers = JSON.createArrayNode();
@@ -49,15 +52,20 @@ public final class TableReader {
     JsonNode where = question.get("where");
     Expression filter =
         where == null ? Expressions.alwaysTrue() : ExpressionParser.fromJson(where.toString(), table.schema());
+    Schema columns = question.path("row_ids").asBoolean() ? withRowIds(table.schema()) : table.schema();
     ObjectNode answer = JSON.createObjectNode();
     ArrayNode rows = answer.putArray("rows");
-    try (CloseableIterable<Record> records = IcebergGenerics.read(table).where(filter).build()) {
-      records.forEach(record -> rows.add(Values.row(table.schema().asStruct(), record)));
+    try (CloseableIterable<Record> records = IcebergGenerics.read(table).project(columns).where(filter).build()) {
+      records.forEach(record -> rows.add(Values.row(columns.asStruct(), record)));
     }
     try (var files = table.newScan().filter(filter).planFiles()) {
       answer.put("files", StreamSupport.stream(files.spliterator(), false).count());
     }
     return answer;
+  }
+
+  private static Schema withRowIds(Schema schema) {
+    return new Schema(Stream.concat(schema.columns().stream(), Stream.of(MetadataColumns.ROW_ID)).toList());
   }
 
   private static Map<String, String> properties(JsonNode object) {
