@@ -4,15 +4,15 @@
 
 use clap::Parser;
 use icefall_cli::{Arguments, Desk, run};
-use icefall_parts::{Parts, ops_lister};
+use icefall_parts::ops_lister;
 use icefall_tests::{Pipeline, click, event, event_ids, metadata};
 use serde_json::Value;
 
 /// `icefall quarantine <arguments> --json` with the settings of `pipeline`.
 async fn icefall(pipeline: &Pipeline, arguments: &[&str]) -> Value {
-    let Parts { settings, catalog, tables, ops, queue, clock, entropy, .. } = pipeline.parts().await;
-    let lister = ops_lister(&settings).await.expect("a lister");
-    let desk = Desk { catalog, tables, ops, lister, queue, clock, entropy };
+    let parts = pipeline.parts().await;
+    let lister = ops_lister(&parts.settings).await.expect("a lister");
+    let desk = Desk::new(parts, lister);
     let line = ["icefall", "quarantine"].iter().chain(arguments).chain(&["--json"]);
     let arguments = Arguments::try_parse_from(line).expect("a command line");
     let mut out = Vec::new();

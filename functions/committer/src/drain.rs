@@ -7,6 +7,7 @@ use icefall_ledger::{Ledger, LedgerId};
 use icefall_manifest::{Branch, ClusterName, TableName};
 use icefall_queue::{MessageId, QueueError, Receipt, Received};
 use icefall_settings::{CommitterSettings, Settings};
+use icefall_tables::{LedgerStore, Table};
 use serde::Serialize;
 use thiserror::Error;
 use tracing::{error, info, warn};
@@ -16,11 +17,9 @@ use crate::deadline::Deadline;
 use crate::ensure::{Wanted, ensure, wanted};
 use crate::failure::TableFailure;
 use crate::hold::Hold;
-use crate::ledger_store::LedgerStore;
 use crate::outbox::{Outboxes, Progress};
 use crate::renewals::Renewals;
 use crate::sweep::Sweep;
-use crate::table::Table;
 use crate::{Ports, round};
 
 /// Why an invocation ends as failed. What it settled before is settled; what it did not is queued.

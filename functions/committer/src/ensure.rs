@@ -12,12 +12,12 @@ use iceberg::NamespaceIdent;
 use icefall_catalog::{Catalog, CatalogError, LoadedTable, NewTable, Snapshots};
 use icefall_manifest::TableName;
 use icefall_settings::Settings;
+use icefall_tables::ident;
 use tracing::{error, info};
 
 use crate::Ports;
 use crate::dead_letter_table;
 use crate::failure::TableFailure;
-use crate::table::ident;
 
 /// Tables that are looked at side by side.
 const TABLES_AT_ONCE: usize = 8;

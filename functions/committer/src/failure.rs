@@ -1,21 +1,18 @@
 //! Why a table could not be settled in a round. Its messages stay queued, whatever it is.
 
 use icefall_catalog::{CatalogError, CommitOutcome, Reason};
-use icefall_ledger::LedgerId;
 use icefall_manifest::NameError;
 use icefall_rewrite::RewriteError;
 use icefall_store::StoreError;
+use icefall_tables::{AppendError, LedgerStoreError, TableError};
 use thiserror::Error;
-
-use crate::append::AppendError;
-use crate::ledger_store::LedgerStoreError;
 
 /// What stands in a table's way.
 #[derive(Debug, Error)]
 pub enum TableFailure {
-    /// The table's name is none that the catalog's protocol can carry.
-    #[error("the table's name can't be used")]
-    Name(#[source] iceberg::Error),
+    /// The table and its ledgers can't be worked on as they were loaded.
+    #[error(transparent)]
+    Table(#[from] TableError),
     /// The pipeline's own name can't be registered.
     #[error("the dead-letter table can't be registered")]
     Register(#[source] NameError),
@@ -33,12 +30,6 @@ pub enum TableFailure {
     /// The ledger can't be consulted or continued.
     #[error(transparent)]
     Ledger(#[from] LedgerStoreError),
-    /// There was a ledger once, and the table's metadata holds none.
-    #[error(
-        "the ledger {0} is missing from the table's properties, though records were settled by it: \
-         put the property back as it was (the table's metadata log has it); nothing is committed until then"
-    )]
-    LedgerMissing(Box<LedgerId>),
     /// The snapshot can't be built.
     #[error("the snapshot can't be built")]
     Append(#[from] AppendError),

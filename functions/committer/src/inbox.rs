@@ -7,6 +7,7 @@ use icefall_ledger::Overruled;
 use icefall_manifest::{BatchManifest, Branch, Message, Release, SpilledBatch, TableName};
 use icefall_queue::{Receipt, Received};
 use icefall_store::StoreError;
+use icefall_tables::REPLAY;
 use serde_json::json;
 use tracing::{error, warn};
 
@@ -31,10 +32,17 @@ impl Delivery {
         self.release.as_ref().is_some_and(|release| release.overruled == reason.name())
     }
 
+    /// Whether it holds rows of dead letters, which a person replays.
+    pub(crate) fn is_replay(&self) -> bool {
+        self.release.as_ref().is_some_and(|release| release.overruled == REPLAY)
+    }
+
     /// The doubt of the ledger's that a person overruled.
     pub(crate) fn overrules(&self) -> Overruled {
         if self.overrules_reason(Reason::AnotherEncoding) {
             Overruled::OtherEncoding
+        } else if self.overrules_reason(Reason::DiscardedCopy) {
+            Overruled::DiscardedCopy
         } else {
             Overruled::Nothing
         }

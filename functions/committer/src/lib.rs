@@ -9,7 +9,6 @@
 //! Nothing here rests on being the only committer. The catalog's compare-and-swap on the metadata
 //! whose ledger was consulted is what makes a commit safe; one committer only makes conflicts rare.
 
-mod append;
 mod collect;
 mod dead_letter_table;
 mod deadline;
@@ -20,7 +19,6 @@ mod handler;
 mod heartbeat;
 mod hold;
 mod inbox;
-mod ledger_store;
 mod outbox;
 mod plan;
 mod ports;
@@ -28,16 +26,13 @@ mod quarantine;
 mod renewals;
 mod round;
 mod settle;
-mod summary;
 mod suspects;
 mod sweep;
-mod table;
 
-pub use append::AppendError;
 pub use dead_letter_table::DeadLetterRowsError;
 pub use drain::{Committer, DrainError, Report};
 pub use failure::TableFailure;
 pub use handler::{Answer, handle};
-pub use ledger_store::LedgerStoreError;
+pub use icefall_tables::{AppendError, LedgerStoreError, TableError};
 pub use outbox::DeliveryError;
 pub use ports::Ports;

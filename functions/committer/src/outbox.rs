@@ -8,27 +8,27 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use iceberg::TableIdent;
 use iceberg::spec::TableMetadata;
 use icefall_catalog::{Commit, CommitOutcome, LoadedTable, Reason, Snapshots};
 use icefall_datafile::NewDataFile;
 use icefall_ledger::{
-    Applied, EntryNumber, Ledger, LedgerError, LedgerId, OutboxEntry, Round, SequenceNumber, SnapshotId,
-    SnapshotMark, applied_property_name,
+    Applied, EntryNumber, Ledger, LedgerError, LedgerId, OutboxEntry, Round, applied_property_name,
 };
 use icefall_manifest::{
     Branch, DeadLetter, DeadLetterError, PipelineId, SchemaId, Source, SpecId, TableName, TableUuid,
 };
 use icefall_store::{Location, LocationError, StoreError, file_io};
+use icefall_tables::{
+    Append, AppendBuilder, AppendError, FileGroup, LedgerStore, LedgerStoreError, TableError, ident,
+};
 use thiserror::Error;
 use tracing::{error, info, warn};
 
 use crate::Ports;
-use crate::append::{Append, AppendBuilder, AppendError, FileGroup};
 use crate::dead_letter_table::{self, DeadLetterRowsError};
 use crate::deadline::Deadline;
 use crate::failure::TableFailure;
-use crate::ledger_store::{LedgerStore, LedgerStoreError};
-use crate::table::ident;
 
 /// Attempts at the dead-letter table in one round; what is left goes with the next.
 const MAX_ATTEMPTS: u32 = 10;
@@ -128,7 +128,7 @@ impl Outboxes<'_> {
                 applied.advance(ledger, *number).map_err(ledger_failure)?;
             }
             let commit = self.build(&loaded, &applied, &mail.letters, attempt == 1).await?;
-            match self.ports.catalog.commit(&ident(self.table)?, &commit).await {
+            match self.ports.catalog.commit(&self.ident()?, &commit).await {
                 CommitOutcome::Committed(after) => {
                     return self.delivered(&after.metadata, mail.letters.len()).await;
                 }
@@ -158,8 +158,12 @@ impl Outboxes<'_> {
         Ok(Progress(Some(self.applied_in(metadata)?)))
     }
 
+    fn ident(&self) -> Result<TableIdent, TableFailure> {
+        Ok(ident(self.table)?)
+    }
+
     async fn load(&self) -> Result<LoadedTable, TableFailure> {
-        Ok(self.ports.catalog.load_table(&ident(self.table)?, Snapshots::Refs).await?)
+        Ok(self.ports.catalog.load_table(&self.ident()?, Snapshots::Refs).await?)
     }
 
     /// How far the table is. A property that has gone missing is not begun anew: its entries would
@@ -169,7 +173,7 @@ impl Outboxes<'_> {
         if applied.last_snapshot().is_none() {
             let id = self.register_id(metadata)?;
             if self.ledgers.is_registered(&id).await? {
-                return Err(TableFailure::LedgerMissing(Box::new(id)));
+                return Err(TableError::LedgerMissing(Box::new(id)).into());
             }
         }
         Ok(applied)
@@ -262,11 +266,7 @@ impl Outboxes<'_> {
         let builder = AppendBuilder::new(metadata, references, &file_io, clock.as_ref(), entropy.as_ref());
         let builder = builder.map_err(append_failure)?;
         let key = builder.next_key();
-        let mark = SnapshotMark {
-            id: SnapshotId(key.snapshot_id),
-            sequence_number: SequenceNumber(key.sequence_number),
-        };
-        let property = applied.property(mark).map_err(ledger_failure)?;
+        let property = applied.property(key.into()).map_err(ledger_failure)?;
         let (schema_id, spec_id) = (metadata.current_schema_id(), metadata.default_partition_spec_id());
         let group = FileGroup::new(metadata, SchemaId(schema_id), SpecId(spec_id), entries.iter());
         let append = Append {

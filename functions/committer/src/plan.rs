@@ -8,22 +8,19 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use icefall_ledger::{
-    Evidence, Free, LedgerId, Overruled, Round, RoundResult, SnapshotMark, Verdict, Wanted,
+    Discard, Evidence, Free, LedgerError, LedgerId, Round, RoundResult, SnapshotMark, Verdict, Wanted,
 };
-use icefall_manifest::{BatchManifest, ClusterName, Source};
+use icefall_manifest::{BatchManifest, ClusterName, RecordList, Source};
 use icefall_queue::Receipt;
 
 use crate::Ports;
-use crate::append::{AppendError, FileGroup};
 use crate::failure::TableFailure;
-use crate::inbox::Delivery;
-use crate::inbox::chain;
-use crate::ledger_store::{LedgerStore, LedgerStoreError};
+use crate::inbox::{Delivery, chain};
 use crate::outbox::Progress;
 use crate::quarantine::Reason;
 use crate::renewals::{Renewals, is_stale};
-use crate::table::Table;
 use icefall_rewrite::{RewriteError, Rewriter};
+use icefall_tables::{AppendError, FileGroup, LedgerStore, LedgerStoreError, Table};
 use tracing::{info, warn};
 
 /// What happens with one delivery once the plan is carried out.
@@ -39,6 +36,9 @@ pub(crate) enum Fate {
     Repeated,
     /// It is put in quarantine, and can go then.
     Quarantine(Reason, String),
+    /// The same because of some of its records, which an operator discarded as copies. All others are settled once the
+    /// plan is committed.
+    Discarded(RecordList),
     /// It stays queued, since its source stands still in this table, and has for that long.
     Waits {
         /// Since when, in milliseconds since the epoch.
@@ -130,8 +130,8 @@ impl Planner<'_> {
         delivery: &'a Delivery,
         files: Option<FileGroup>,
     ) -> Result<Fate, TableFailure> {
-        let (batch, overruled) = (&delivery.batch, delivery.overrules());
-        Ok(match round.decide_overruled(batch, overruled).map_err(LedgerStoreError::from)? {
+        let batch = &delivery.batch;
+        Ok(match decide(round, delivery).map_err(LedgerStoreError::from)? {
             Verdict::Commit => match self.current(batch).await {
                 Ok(current) => {
                     // Looked at before, unless they were written anew.
@@ -139,7 +139,7 @@ impl Planner<'_> {
                         (Cow::Borrowed(_), Some(files)) => files,
                         _ => group_of(self.table, &current)?,
                     };
-                    plan.accept(round, current, files, overruled)?;
+                    plan.accept(round, delivery, current, files)?;
                     Fate::Committed
                 }
                 Err(fault) => damaged(fault)?,
@@ -149,12 +149,21 @@ impl Planner<'_> {
             Verdict::Trim(free) => match self.trim(batch, &free).await {
                 Ok(trimmed) => {
                     let files = group_of(self.table, &trimmed)?;
-                    plan.accept(round, Cow::Owned(trimmed), files, overruled)?;
+                    plan.accept(round, delivery, Cow::Owned(trimmed), files)?;
                     Fate::Trimmed
                 }
                 Err(fault) => damaged(fault)?,
             },
-            Verdict::Quarantine(reason) => Fate::Quarantine(Reason::AnotherEncoding, reason.to_string()),
+            Verdict::Discard(Discard { free, copies }) if free.is_empty() => Fate::Discarded(copies),
+            Verdict::Discard(Discard { free, copies }) => match self.trim(batch, &free).await {
+                Ok(trimmed) => {
+                    let files = group_of(self.table, &trimmed)?;
+                    plan.accept(round, delivery, Cow::Owned(trimmed), files)?;
+                    Fate::Discarded(copies)
+                }
+                Err(fault) => damaged(fault)?,
+            },
+            Verdict::Quarantine(reason) => Fate::Quarantine(quarantine_of(&reason), reason.to_string()),
             Verdict::Stop(conflict) => {
                 let since_ms = self.ports.clock.now().unix_ms();
                 round.stop(conflict, since_ms);
@@ -204,6 +213,24 @@ impl Planner<'_> {
         };
         info!(table = %self.table.name, batch = %batch.id, free = free.len(), of = batch.record_count(), "trimmed to the records that are not settled yet");
         Ok(trimmed)
+    }
+}
+
+/// What the ledger says about a delivery, by why it came.
+fn decide(round: &Round, delivery: &Delivery) -> Result<Verdict, LedgerError> {
+    if delivery.is_replay() {
+        return round.decide_replay(&delivery.batch);
+    }
+    round.decide_overruled(&delivery.batch, delivery.overrules())
+}
+
+/// Why what the ledger can't decide goes to quarantine.
+const fn quarantine_of(reason: &icefall_ledger::Reason) -> Reason {
+    match reason {
+        icefall_ledger::Reason::OtherTable { .. } => Reason::AnotherTable,
+        icefall_ledger::Reason::OtherEncoding { .. } => Reason::AnotherEncoding,
+        icefall_ledger::Reason::NoDeadLetter { .. } => Reason::NoDeadLetter,
+        icefall_ledger::Reason::UnnamedCluster { .. } => Reason::AnotherCluster,
     }
 }
 
@@ -306,11 +333,15 @@ impl<'a> Plan<'a> {
     fn accept(
         &mut self,
         round: &mut Round,
+        delivery: &Delivery,
         batch: Cow<'a, BatchManifest>,
         files: FileGroup,
-        overruled: Overruled,
     ) -> Result<(), LedgerStoreError> {
-        round.accept_overruled(&batch, overruled)?;
+        if delivery.is_replay() {
+            round.accept_replay(&batch)?;
+        } else {
+            round.accept_overruled(&batch, delivery.overrules())?;
+        }
         self.accepted.push((batch, files));
         Ok(())
     }

@@ -5,7 +5,7 @@
 //! no snapshot references. Only after all of that is durable may the message go.
 
 use bytes::Bytes;
-use icefall_manifest::BatchManifest;
+use icefall_manifest::{BatchManifest, OffsetRun, RecordList};
 use icefall_store::{Location, QuarantineEntry, StoreError};
 use serde_json::{Value, json};
 use tracing::error;
@@ -37,6 +37,10 @@ pub(crate) enum Reason {
     AnotherCluster,
     /// Some of its records are held under another encoding: nothing is proven.
     AnotherEncoding,
+    /// Some of its records are copies of settled ones, which an operator discarded.
+    DiscardedCopy,
+    /// It was to be replayed, but the ledger holds no such dead letter.
+    NoDeadLetter,
     /// A file that had to be rewritten is gone or damaged.
     FileDamaged,
     /// It was not settled for so long that the queue would drop it soon.
@@ -57,6 +61,8 @@ impl Reason {
             Self::BadMetrics => "bad-metrics",
             Self::AnotherCluster => "another-cluster",
             Self::AnotherEncoding => "another-encoding",
+            Self::DiscardedCopy => "discarded-copy",
+            Self::NoDeadLetter => "no-dead-letter",
             Self::FileDamaged => "file-damaged",
             Self::WaitedTooLong => "waited-too-long",
             Self::StoppedTooLong => "stopped-too-long",
@@ -80,6 +86,13 @@ impl Reason {
             Self::AnotherEncoding => {
                 "the event source mapping's schema registry was switched on or off in between: compare the rows \
                  at these offsets before anything is replayed"
+            }
+            Self::DiscardedCopy => {
+                "an operator said that these records are copies of what the table holds; nothing has to be done, or \
+                 release it if they are not: they land beside what they differ from"
+            }
+            Self::NoDeadLetter => {
+                "find out whether the ledger was rewound or restored since, and replay again"
             }
             Self::FileDamaged => "re-create the trigger from these offsets: what is settled is skipped",
             Self::WaitedTooLong => "put right what kept the table from being settled, then release it",
@@ -117,6 +130,29 @@ pub(crate) async fn put_batch_aside(
     delivery: &Delivery,
     detail: &str,
 ) -> Result<(), StoreError> {
+    let runs = delivery.batch.record_lists().flat_map(|list| list.runs().iter().copied()).collect();
+    put_runs_aside(ports, reason, needed, delivery, detail, runs).await
+}
+
+/// The same because of some of its records alone: the entry names those, and holds the whole message.
+pub(crate) async fn put_records_aside(
+    ports: &Ports,
+    reason: Reason,
+    delivery: &Delivery,
+    detail: &str,
+    records: &RecordList,
+) -> Result<(), StoreError> {
+    put_runs_aside(ports, reason, Copies::All, delivery, detail, records.runs().to_vec()).await
+}
+
+async fn put_runs_aside(
+    ports: &Ports,
+    reason: Reason,
+    needed: Copies,
+    delivery: &Delivery,
+    detail: &str,
+    offsets: Vec<OffsetRun>,
+) -> Result<(), StoreError> {
     let Delivery { batch, message, .. } = delivery;
     let id = &message.id.0;
     let raw = Bytes::from(message.body.clone());
@@ -131,7 +167,7 @@ pub(crate) async fn put_batch_aside(
     for (index, file) in batch.files.iter().enumerate() {
         copies.push(copy(ports, &blank, needed, index, &file.data_file.path).await?);
     }
-    put_aside(ports, reason, id, raw, details(batch, reason, detail, &copies)).await
+    put_aside(ports, reason, id, raw, details(batch, reason, detail, &copies, &offsets)).await
 }
 
 async fn copy(
@@ -159,8 +195,13 @@ async fn copy(
     }
 }
 
-fn details(batch: &BatchManifest, reason: Reason, detail: &str, copies: &[Value]) -> Value {
-    let offsets: Vec<_> = batch.record_lists().flat_map(|list| list.runs().iter().copied()).collect();
+fn details(
+    batch: &BatchManifest,
+    reason: Reason,
+    detail: &str,
+    copies: &[Value],
+    offsets: &[OffsetRun],
+) -> Value {
     json!({
         "table": batch.table,
         "table-uuid": batch.table_uuid,

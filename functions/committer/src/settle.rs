@@ -4,29 +4,27 @@
 //! by its ledger: if the lost commit did land, its records are settled there and the batch manifests
 //! are duplicates; if not, they are free. Either way nothing was guessed.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use iceberg::spec::TableMetadata;
 use icefall_catalog::{Commit, CommitOutcome, LoadedTable, Reason, Snapshots};
-use icefall_ledger::{Ledger, LedgerId, SequenceNumber, SnapshotId, SnapshotMark};
-use icefall_manifest::{Branch, ClusterName, TableName};
+use icefall_ledger::{Ledger, LedgerId, Lineage, RoundResult};
+use icefall_manifest::{Branch, ClusterName, Source, TableName};
 use icefall_queue::Receipt;
 use icefall_store::file_io;
+use icefall_tables::{Append, AppendBuilder, LedgerStore, LedgerStoreError, Table, ident, summary};
 use tracing::{error, info, warn};
 
 use crate::Ports;
-use crate::append::{Append, AppendBuilder, SnapshotKey};
 use crate::deadline::Deadline;
 use crate::failure::TableFailure;
 use crate::inbox::Delivery;
-use crate::ledger_store::{LedgerStore, LedgerStoreError};
 use crate::outbox::Progress;
 use crate::plan::{Fate, Plan, Planner, Settlement};
-use crate::quarantine::{Copies, put_batch_aside};
+use crate::quarantine::{Copies, Reason as Quarantined, put_batch_aside, put_records_aside};
 use crate::renewals::Renewals;
-use crate::summary;
 use crate::sweep::Sweep;
-use crate::table::{Table, ident};
 
 /// Attempts at one table in one round. Conflicts are rare, so more than a few in a row mean a table
 /// that others commit to all the time; the next round goes on.
@@ -115,8 +113,7 @@ impl Settler<'_> {
         deliveries: &[Delivery],
         is_first: bool,
     ) -> Result<Attempt, TableFailure> {
-        let loaded = self.ports.catalog.load_table(&ident(name)?, Snapshots::Refs).await?;
-        let table = Table::open(name.clone(), branch.clone(), loaded).map_err(LedgerStoreError::from)?;
+        let table = self.load(name, branch, deliveries).await?;
         let Self { ports, ledgers, renewals, clusters, progress, .. } = *self;
         let planner = Planner { ports, ledgers, renewals, clusters, progress, table: &table };
         let mut plan = planner.plan(deliveries).await?;
@@ -141,6 +138,51 @@ impl Settler<'_> {
         }
     }
 
+    /// The table, on a branch whose history continues the ledgers that the deliveries ask for. Most branches' newest
+    /// snapshot is the ledger's own; otherwise all snapshots are loaded and looked at.
+    async fn load(
+        &self,
+        name: &TableName,
+        branch: &Branch,
+        deliveries: &[Delivery],
+    ) -> Result<Table, TableFailure> {
+        let table = self.open(name, branch, Snapshots::Refs).await?;
+        if self.doubtful(&table, deliveries).is_empty() {
+            return Ok(table);
+        }
+        let table = self.open(name, branch, Snapshots::All).await?;
+        for ledger in self.doubtful(&table, deliveries) {
+            if let Lineage::RolledBack { to } = table.lineage(&ledger)? {
+                warn!(
+                    table = %table.name,
+                    source = %ledger.id().source,
+                    snapshot = %to.id,
+                    "the branch was rolled back; what went with it stays settled, and `icefall ledger rewind` brings it back"
+                );
+            }
+            self.ledgers.remember_compared(&ledger, table.head());
+        }
+        Ok(table)
+    }
+
+    async fn open(
+        &self,
+        name: &TableName,
+        branch: &Branch,
+        snapshots: Snapshots,
+    ) -> Result<Table, TableFailure> {
+        let loaded = self.ports.catalog.load_table(&ident(name)?, snapshots).await?;
+        Ok(Table::open(name.clone(), branch.clone(), loaded).map_err(LedgerStoreError::from)?)
+    }
+
+    /// The ledgers that the deliveries ask for and that are not known to be continued by the branch. What can't be
+    /// read is told when it is decided by.
+    fn doubtful(&self, table: &Table, deliveries: &[Delivery]) -> Vec<Ledger> {
+        let sources: BTreeSet<&Source> = deliveries.iter().map(|delivery| &delivery.batch.source).collect();
+        let ledgers = sources.into_iter().filter_map(|source| table.read(source)?.ok());
+        ledgers.filter(|ledger| !self.ledgers.is_compared(ledger, table.head())).collect()
+    }
+
     /// Writes everything that the commit will name, in the order in which it must be durable.
     async fn build(
         &self,
@@ -153,7 +195,7 @@ impl Settler<'_> {
         let Table { metadata, references, .. } = table;
         let builder = AppendBuilder::new(metadata, references, &file_io, clock.as_ref(), entropy.as_ref())?;
         let key = builder.next_key();
-        let mut settlement = plan.settle(mark(key))?;
+        let mut settlement = plan.settle(key.into())?;
         let append = append(table, &mut settlement, is_first);
         for result in settlement.results {
             self.ledgers.put(result.objects).await?;
@@ -196,6 +238,13 @@ impl Settler<'_> {
                 Fate::Trimmed => self.ports.metrics.batch_trimmed(&table.name),
                 Fate::Committed => {}
                 Fate::Waits { since_ms } => self.wait(&mut settled, delivery, *since_ms).await?,
+                Fate::Discarded(copies) => {
+                    let detail =
+                        "these of its records are copies of settled ones, which an operator discarded";
+                    let reason = Quarantined::DiscardedCopy;
+                    put_records_aside(self.ports, reason, delivery, detail, copies).await?;
+                    settled.receipts.push(delivery.message.receipt.clone());
+                }
                 Fate::Quarantine(reason, detail) => {
                     put_batch_aside(self.ports, *reason, Copies::All, delivery, detail).await?;
                     settled.receipts.push(delivery.message.receipt.clone());
@@ -233,8 +282,10 @@ impl Settler<'_> {
                 table = %table.name,
                 source = %ledger.id().source,
                 since_ms = stop.since_ms,
-                "the source stands still in this table: {}; nothing of it is committed until an operator decides",
-                stop.struck
+                "the source stands still in this table: {}; nothing of it is committed until an operator decides: \
+                 icefall stops show {}",
+                stop.struck,
+                stop.id(ledger.id())
             );
         }
     }
@@ -247,10 +298,6 @@ impl Settler<'_> {
     }
 }
 
-fn mark(key: SnapshotKey) -> SnapshotMark {
-    SnapshotMark { id: SnapshotId(key.snapshot_id), sequence_number: SequenceNumber(key.sequence_number) }
-}
-
 fn append(table: &Table, settlement: &mut Settlement, may_merge: bool) -> Append {
     let groups = std::mem::take(&mut settlement.groups);
     let properties = settlement.results.iter();
@@ -261,8 +308,15 @@ fn append(table: &Table, settlement: &mut Settlement, may_merge: bool) -> Append
         properties: properties
             .map(|result| (result.property_name.clone(), result.property_value.clone()))
             .collect(),
-        summary: summary::of(settlement),
+        summary: summary_of(settlement),
     }
+}
+
+fn summary_of(settlement: &Settlement) -> BTreeMap<String, String> {
+    let Settlement { results, batches, newest_record_ms, .. } = settlement;
+    let count = |of: fn(&RoundResult) -> usize| results.iter().map(of).sum();
+    let records = [count(|result| result.rows), count(|result| result.dead_letters)];
+    summary(results.iter().map(|result| &result.ledger), records, *batches, *newest_record_ms)
 }
 
 fn head(metadata: &TableMetadata, branch: &Branch) -> i64 {

@@ -3,7 +3,7 @@
 use icefall_manifest::{BatchId, RecordId, TableUuid};
 use thiserror::Error;
 
-use crate::{LedgerId, ObjectHash, Verdict};
+use crate::{LedgerId, ObjectHash, SnapshotId, StopId, Verdict};
 
 /// Why a ledger can't be read or continued. None of these settles anything: the messages stay queued.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -86,6 +86,28 @@ pub enum LedgerError {
     /// A batch manifest was to be settled that names a record twice.
     #[error("partition {} offset {} is named twice in what was to be committed", .0.partition, .0.offset)]
     Repeated(RecordId),
+    /// An operator decided about a stop that does not stand, or not any more.
+    #[error(
+        "no source stands still here: somebody decided about it in the meantime; `icefall stops list` shows what stands"
+    )]
+    NoStop,
+    /// An operator decided about another stop than the one that stands.
+    #[error(
+        "the source stands still for another record by now (stop {0}): look at it with `icefall stops show`, and decide again"
+    )]
+    OtherStop(StopId),
+    /// Nothing of the ledger was rolled back, as far as the table's snapshots show.
+    #[error(
+        "no snapshot that settled records of this source was rolled back, as far as the table's metadata still \
+         shows: there is nothing to rewind"
+    )]
+    NothingToRewind,
+    /// A snapshot of the branch was picked from one that would be rewound.
+    #[error(
+        "snapshot {0} of the branch was picked from another that is not in its history, so rows of what would be \
+         rewound may stand in it: roll back to before it first"
+    )]
+    PickedSnapshot(SnapshotId),
     /// The dead-letter table has taken in entries that this ledger never numbered.
     #[error(
         "the dead-letter table has entries up to {applied}, but the ledger gives the next one {next}: an old \

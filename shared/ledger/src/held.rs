@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use icefall_manifest::{Offset, Partition};
 
-use crate::{Incarnation, Segment, Settled, Tail, Wanted};
+use crate::{Incarnation, Segment, SequenceNumber, Settled, Tail, Wanted};
 
 /// A settled record and the incarnation that it belongs to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Standing {
     pub(crate) offset: Offset,
     pub(crate) incarnation: Incarnation,
+    /// The snapshot that settled it.
+    pub(crate) sequence_number: SequenceNumber,
     pub(crate) settled: Settled,
 }
 
@@ -37,6 +39,7 @@ impl Held {
                 .map(|(offset, settled)| Standing {
                     offset: *offset,
                     incarnation: segment.incarnation,
+                    sequence_number: segment.sequence_number,
                     settled: *settled,
                 })
                 .peekable();
@@ -48,13 +51,22 @@ impl Held {
 
     /// Orders the records, in the same way whatever the order in which segments were read.
     pub(crate) fn sort(&mut self) {
-        let order = |standing: &Standing| (standing.offset, standing.incarnation, standing.settled.kind);
+        let order = |standing: &Standing| {
+            let Standing { offset, incarnation, sequence_number, settled } = standing;
+            (*offset, *incarnation, *sequence_number, settled.kind)
+        };
         self.records.values_mut().for_each(|records| records.sort_by_key(order));
     }
 
     /// All that stands at the partition, ascending by offset.
     pub(crate) fn partition(&self, partition: Partition) -> &[Standing] {
         self.records.get(&partition).map_or(&[], Vec::as_slice)
+    }
+
+    /// All that stands at one offset.
+    pub fn at(&self, partition: Partition, offset: Offset) -> impl Iterator<Item = Settled> + '_ {
+        let here = self.partition(partition).iter().filter(move |standing| standing.offset == offset);
+        here.map(|standing| standing.settled)
     }
 
     /// What the next look-up can begin with as long as the ledger's newest segment is the same.

@@ -159,6 +159,12 @@ pub struct Incarnation(pub u32);
 impl Incarnation {
     /// The incarnation that every ledger begins with.
     pub const FIRST: Self = Self(1);
+
+    /// The incarnation after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
 }
 
 /// The number of an entry in an outbox; the first is 1, and 0 stands for none.

@@ -116,6 +116,23 @@ impl Index {
             .filter(|(_, entry)| entry.meets(wanted))
     }
 
+    /// All entries with the level that each stands in, oldest first.
+    pub(crate) fn into_entries(self) -> impl Iterator<Item = (usize, Entry)> {
+        let levels = self.levels.into_iter().enumerate().rev();
+        levels.flat_map(|(level, entries)| entries.into_iter().map(move |entry| (level, entry)))
+    }
+
+    /// Puts an entry that was sealed before into its level: after older ones, and before any segment is
+    /// appended.
+    pub(crate) fn put(&mut self, level: usize, entry: Entry) {
+        while self.levels.len() <= level {
+            self.levels.push(Vec::with_capacity(FAN_OUT));
+        }
+        if let Some(entries) = self.levels.get_mut(level) {
+            entries.push(entry);
+        }
+    }
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_unsigned(out, self.levels.len() as u64);
         self.levels.iter().for_each(|entries| encode_entries(out, entries));

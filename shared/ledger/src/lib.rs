@@ -23,19 +23,24 @@ mod error;
 mod held;
 mod ids;
 mod index;
+mod lineage;
 mod lookup;
 mod name;
 mod outbox;
 mod property;
+mod rewind;
 mod round;
 mod segment;
 mod settlements;
+mod stop;
 mod tail;
 mod verdict;
 mod wanted;
 
 #[cfg(test)]
 mod cases;
+#[cfg(test)]
+mod decision_tests;
 #[cfg(test)]
 mod format_tests;
 #[cfg(test)]
@@ -48,13 +53,16 @@ pub use error::LedgerError;
 pub use held::Held;
 pub use ids::{EntryNumber, Incarnation, LedgerId, ObjectHash, SequenceNumber, SnapshotId, SnapshotMark};
 pub use index::{FAN_OUT, Index, LedgerObject};
+pub use lineage::{Ancestor, Chain, ChainEnd, Lineage, LineageFault, lineage};
 pub use lookup::Lookup;
 pub use name::{property_name, read_property_name, unnamed_twin};
 pub use outbox::{Outbox, OutboxEntry, OutboxSpan};
-pub use property::{Ledger, Stop, StopReason};
+pub use property::Ledger;
+pub use rewind::Rewind;
 pub use round::{Round, RoundResult};
 pub use segment::{Segment, fuzz_object};
 pub use settlements::{Kind, Settled, Settlements};
+pub use stop::{Decided, Stop, StopDecision, StopId, StopReason};
 pub use tail::Tail;
-pub use verdict::{Conflict, Evidence, Free, Overruled, Reason, Rows, Verdict};
+pub use verdict::{Conflict, Discard, Evidence, Free, Overruled, Reason, Rows, Verdict};
 pub use wanted::Wanted;

@@ -91,14 +91,8 @@ impl Lookup {
         Ok(self.held)
     }
 
-    /// The segment in `bytes`, if it belongs to this ledger.
     fn segment(&self, hash: ObjectHash, bytes: &[u8]) -> Result<Segment, LedgerError> {
-        let segment = Segment::decode(bytes)?;
-        if segment.owner == self.owner {
-            return Ok(segment);
-        }
-        let (owner, ledger) = (Box::new(segment.owner), Box::new(self.owner.clone()));
-        Err(LedgerError::OtherOwner { segment: hash, owner, ledger })
+        owned_segment(&self.owner, hash, bytes)
     }
 
     /// Goes on below the index of the newest segment.
@@ -115,6 +109,20 @@ impl Lookup {
             self.needed.insert(entry.hash, below(level));
         }
     }
+}
+
+/// The segment in `bytes`, if it belongs to the ledger of `owner`.
+pub(crate) fn owned_segment(
+    owner: &LedgerId,
+    hash: ObjectHash,
+    bytes: &[u8],
+) -> Result<Segment, LedgerError> {
+    let segment = Segment::decode(bytes)?;
+    if segment.owner == *owner {
+        return Ok(segment);
+    }
+    let (owner, ledger) = (Box::new(segment.owner), Box::new(owner.clone()));
+    Err(LedgerError::OtherOwner { segment: hash, owner, ledger })
 }
 
 /// What an entry in `level` names.

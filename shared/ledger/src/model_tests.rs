@@ -98,7 +98,7 @@ fn told(verdict: &Verdict, batch: &BatchManifest) -> Expected {
         Verdict::Stop(conflict) => Expected::Stop(find(conflict.partition, conflict.offset)),
         Verdict::Stopped(_) => Expected::Stopped,
         Verdict::Quarantine(crate::Reason::OtherEncoding { record, .. }) => Expected::Quarantine(*record),
-        Verdict::Quarantine(other) => panic!("nothing here gives {other:?}"),
+        Verdict::Quarantine(_) | Verdict::Discard(_) => panic!("nothing here gives {verdict:?}"),
     }
 }
 

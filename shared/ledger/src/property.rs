@@ -10,34 +10,14 @@ use icefall_manifest::{Branch, Offset, Partition, Source, TableUuid};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Conflict, EntryNumber, Incarnation, LedgerError, LedgerId, ObjectHash, Outbox, OutboxEntry,
-    SequenceNumber, SnapshotMark, property_name, read_property_name,
+    Decided, EntryNumber, Incarnation, LedgerError, LedgerId, ObjectHash, Outbox, OutboxEntry,
+    SequenceNumber, SnapshotMark, Stop, property_name, read_property_name,
 };
 
 /// The format that this version writes, and the newest that it reads.
 const FORMAT: u64 = 1;
 /// What errors call it.
 const WHAT: &str = "ledger property";
-
-/// Why a source stands still in a table.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum StopReason {
-    /// A record came whose offset is settled with another record.
-    OtherRecord,
-}
-
-/// A source stands still in a table until an operator says how to go on.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Stop {
-    /// Why.
-    pub reason: StopReason,
-    /// Since when, in milliseconds since the epoch.
-    pub since_ms: u64,
-    /// Which record brought it about.
-    pub struck: Conflict,
-}
 
 /// What is settled of one source in one branch of a table.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -49,6 +29,8 @@ pub struct Ledger {
     pub(crate) highest: BTreeMap<Partition, Offset>,
     pub(crate) outbox: Outbox,
     pub(crate) last_rewind: Option<SequenceNumber>,
+    pub(crate) discards_through: Option<SequenceNumber>,
+    pub(crate) decided: Option<Decided>,
     pub(crate) stop: Option<Stop>,
 }
 
@@ -65,6 +47,8 @@ impl Ledger {
             highest: BTreeMap::new(),
             outbox: Outbox::default(),
             last_rewind: None,
+            discards_through: None,
+            decided: None,
             stop: None,
         }
     }
@@ -133,6 +117,19 @@ impl Ledger {
         self.last_rewind
     }
 
+    /// The newest snapshot whose records an operator said to have come again as copies: what differs from
+    /// one that was settled by then, in the present incarnation, goes to quarantine and stops nothing.
+    #[must_use]
+    pub const fn discards_through(&self) -> Option<SequenceNumber> {
+        self.discards_through
+    }
+
+    /// What was decided about the last stop, if there was one.
+    #[must_use]
+    pub const fn decided(&self) -> Option<&Decided> {
+        self.decided.as_ref()
+    }
+
     /// The stop that stands, if one does.
     #[must_use]
     pub const fn stop(&self) -> Option<&Stop> {
@@ -168,6 +165,10 @@ struct Wire {
     #[serde(deserialize_with = "Option::deserialize")]
     last_rewind: Option<SequenceNumber>,
     #[serde(deserialize_with = "Option::deserialize")]
+    discards_through: Option<SequenceNumber>,
+    #[serde(deserialize_with = "Option::deserialize")]
+    decided: Option<Decided>,
+    #[serde(deserialize_with = "Option::deserialize")]
     stop: Option<Stop>,
 }
 
@@ -184,6 +185,8 @@ impl Wire {
             next_entry: ledger.outbox.next_number(),
             outbox: ledger.outbox.entries().to_vec(),
             last_rewind: ledger.last_rewind,
+            discards_through: ledger.discards_through,
+            decided: ledger.decided.clone(),
             stop: ledger.stop,
         }
     }
@@ -206,6 +209,8 @@ impl Wire {
             highest: ascending(self.highest)?,
             outbox: Outbox::from_parts(self.next_entry, self.outbox)?,
             last_rewind: self.last_rewind,
+            discards_through: self.discards_through,
+            decided: self.decided,
             stop: self.stop,
         })
     }
@@ -247,7 +252,7 @@ mod tests {
             r#""segment":"SEGMENT","highest":[[3,12]],"next_entry":2,"#,
             r#""outbox":[{"number":1,"key":"dead-letters/x.jsonl.zst","#,
             r#""spans":[{"partition":3,"lowest":12,"highest":12,"count":1}]}],"#,
-            r#""last_rewind":null,"stop":null}"#,
+            r#""last_rewind":null,"discards_through":null,"decided":null,"stop":null}"#,
         );
         let segment = read(&value).expect("we wrote it").newest_segment().expect("something is settled");
         assert_eq!(value, expected.replace("SEGMENT", &segment.to_string()));

@@ -4,6 +4,8 @@
 //! A round is bound to the ledger that it was made for. When its commit meets a conflict, nothing of
 //! it stands: load, look up and decide anew.
 
+use std::collections::BTreeMap;
+
 use icefall_manifest::{BatchManifest, DeadLetterFile, Offset, Partition, RecordId, RecordList};
 
 use crate::held::{Held, Standing};
@@ -11,8 +13,9 @@ use crate::index::{Index, LedgerObject};
 use crate::settlements::find;
 use crate::tail::Tail;
 use crate::{
-    Conflict, EntryNumber, Evidence, Free, Kind, Ledger, LedgerError, LedgerId, ObjectHash, Overruled,
-    Reason, Rows, Segment, Settled, Settlements, SnapshotMark, Stop, StopReason, Verdict,
+    Conflict, Decided, Discard, EntryNumber, Evidence, Free, Incarnation, Kind, Ledger, LedgerError,
+    LedgerId, ObjectHash, Overruled, Reason, Rows, Segment, Settled, Settlements, SnapshotMark, Stop,
+    StopDecision, StopReason, Verdict,
 };
 
 /// A round under way.
@@ -20,10 +23,20 @@ use crate::{
 pub struct Round {
     ledger: Ledger,
     held: Held,
-    accepted: Settlements,
+    /// By the incarnation that they belong to: a replayed row has that of its dead letter.
+    accepted: BTreeMap<Incarnation, Settlements>,
     /// Numbered when the round ends, after what the dead-letter table has is cleared.
     dead_letters: Vec<DeadLetterFile>,
     changed: bool,
+}
+
+/// Why a batch manifest is decided.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Cause {
+    /// It was delivered, maybe once more by a person who overruled a doubt.
+    Delivered(Overruled),
+    /// Its records are dead letters that became rows.
+    Replayed,
 }
 
 /// What a round comes to.
@@ -35,7 +48,7 @@ pub struct RoundResult {
     pub property_name: String,
     /// The property that the commit sets: its value.
     pub property_value: String,
-    /// The objects to put, in this order, before the commit is sent. The last is the segment; there
+    /// The objects to put, in this order, before the commit is sent. The last is the newest segment; there
     /// is none when the round settled no record.
     pub objects: Vec<LedgerObject>,
     /// What the next round's look-up can begin with, so that it need not read what this one wrote.
@@ -60,7 +73,7 @@ impl Round {
         if held.tail.as_ref().map(|tail| tail.hash) != ledger.newest_segment {
             return Err(LedgerError::StaleLookup);
         }
-        Ok(Self { ledger, held, accepted: Settlements::default(), dead_letters: vec![], changed: false })
+        Ok(Self { ledger, held, accepted: BTreeMap::new(), dead_letters: vec![], changed: false })
     }
 
     /// The ledger as it was loaded, but for a stop that this round brought and what it cleared.
@@ -80,6 +93,16 @@ impl Round {
         batch: &BatchManifest,
         overruled: Overruled,
     ) -> Result<Verdict, LedgerError> {
+        self.decide_for(batch, Cause::Delivered(overruled))
+    }
+
+    /// What is to happen with rows that `batch` holds for dead letters: one is free as long as the ledger
+    /// holds it as a dead letter and not as a row, and never when it holds neither.
+    pub fn decide_replay(&self, batch: &BatchManifest) -> Result<Verdict, LedgerError> {
+        self.decide_for(batch, Cause::Replayed)
+    }
+
+    fn decide_for(&self, batch: &BatchManifest, cause: Cause) -> Result<Verdict, LedgerError> {
         let LedgerId { table_uuid, branch, source } = &self.ledger.id;
         if (branch, source) != (&batch.branch, &batch.source) {
             let found = LedgerId {
@@ -98,10 +121,9 @@ impl Round {
             return Ok(Verdict::Stopped(stop));
         }
         let mut tally = Tally::default();
-        let files = batch.files.iter().map(|file| self.weigh(&file.records, overruled, &mut tally));
+        let files = batch.files.iter().map(|file| self.weigh(&file.records, cause, &mut tally));
         let files: Vec<Rows> = files.collect::<Result<_, _>>()?;
-        let dead_letters =
-            batch.dead_letters.iter().map(|file| self.weigh(&file.records, overruled, &mut tally));
+        let dead_letters = batch.dead_letters.iter().map(|file| self.weigh(&file.records, cause, &mut tally));
         let dead_letters: Vec<Rows> = dead_letters.collect::<Result<_, _>>()?;
         let dead_letters = dead_letters.into_iter().next().unwrap_or_default();
         Ok(tally.verdict(Free { files, dead_letters }))
@@ -119,17 +141,63 @@ impl Round {
         batch: &BatchManifest,
         overruled: Overruled,
     ) -> Result<(), LedgerError> {
-        let verdict = self.decide_overruled(batch, overruled)?;
-        if verdict != Verdict::Commit {
-            return Err(LedgerError::NotToCommit { batch: batch.id, verdict: Box::new(verdict) });
-        }
+        self.check(batch, Cause::Delivered(overruled))?;
         let rows = batch.files.iter().flat_map(|file| file.records.iter()).map(|record| (Kind::Row, record));
         let dead = batch.dead_letters.iter().flat_map(|file| file.records.iter());
         let records = rows.chain(dead.map(|record| (Kind::DeadLetter, record))).collect();
-        self.accepted.extend(records).map_err(LedgerError::Repeated)?;
+        let present = self.accepted.entry(self.ledger.incarnation).or_default();
+        present.extend(records).map_err(LedgerError::Repeated)?;
         self.dead_letters.extend(batch.dead_letters.clone());
         self.changed = true;
         Ok(())
+    }
+
+    /// The same for rows of dead letters. Each is settled in the incarnation of its dead letter, in a segment of
+    /// that one.
+    pub fn accept_replay(&mut self, batch: &BatchManifest) -> Result<(), LedgerError> {
+        self.check(batch, Cause::Replayed)?;
+        let mut by_incarnation: BTreeMap<Incarnation, Vec<(Kind, RecordId)>> = BTreeMap::new();
+        for record in batch.files.iter().flat_map(|file| file.records.iter()) {
+            let letter = self.letter(&record).unwrap_or(self.ledger.incarnation);
+            by_incarnation.entry(letter).or_default().push((Kind::Row, record));
+        }
+        let mut accepted = self.accepted.clone();
+        for (incarnation, records) in by_incarnation {
+            accepted.entry(incarnation).or_default().extend(records).map_err(LedgerError::Repeated)?;
+        }
+        self.accepted = accepted;
+        self.changed = true;
+        Ok(())
+    }
+
+    /// Lets the source go on as `decided` says, if it was decided about the very stop that stands.
+    pub fn end_stop(&mut self, decided: Decided) -> Result<(), LedgerError> {
+        let stop = self.ledger.stop.ok_or(LedgerError::NoStop)?.id(&self.ledger.id);
+        if stop != decided.stop {
+            return Err(LedgerError::OtherStop(stop));
+        }
+        self.ledger.stop = None;
+        match decided.decision {
+            StopDecision::Accept => {
+                self.ledger.incarnation = self.ledger.incarnation.next();
+                self.ledger.discards_through = None;
+            }
+            StopDecision::Discard => {
+                self.ledger.discards_through = self.ledger.last_snapshot.map(|last| last.sequence_number);
+            }
+        }
+        let because = decided.because.chars().take(Decided::MAX_WORDS).collect();
+        self.ledger.decided = Some(Decided { because, ..decided });
+        self.changed = true;
+        Ok(())
+    }
+
+    /// Nothing is settled that was not found free.
+    fn check(&self, batch: &BatchManifest, cause: Cause) -> Result<(), LedgerError> {
+        match self.decide_for(batch, cause)? {
+            Verdict::Commit => Ok(()),
+            verdict => Err(LedgerError::NotToCommit { batch: batch.id, verdict: Box::new(verdict) }),
+        }
     }
 
     /// Lets the source stand still in this table from now on, because of `conflict`. What the round
@@ -162,12 +230,18 @@ impl Round {
         for file in &dead_letters {
             ledger.outbox.push(file);
         }
-        for (partition, records) in accepted.partitions() {
+        for (partition, records) in accepted.values().flat_map(Settlements::partitions) {
             let settled = records.last().map(|(offset, _)| *offset);
             let highest = ledger.highest.get(&partition).copied().max(settled);
             ledger.highest.extend(highest.map(|highest| (partition, highest)));
         }
-        let (objects, tail) = sealed(&ledger, held.tail, accepted, snapshot);
+        let (mut objects, mut tail) = (Vec::new(), held.tail);
+        for (incarnation, settled) in accepted.into_iter().filter(|(_, settled)| !settled.is_empty()) {
+            let (index, sealed) = grown(tail);
+            objects.extend(sealed);
+            let segment = new_segment(&ledger.id, incarnation, snapshot, index, settled);
+            tail = Some(put(&mut objects, segment));
+        }
         ledger.newest_segment = tail.as_ref().map(|tail| tail.hash);
         let (property_name, property_value) = ledger.property(snapshot)?;
         let (rows, dead_letters) = counts;
@@ -175,7 +249,7 @@ impl Round {
     }
 
     /// Which records of `list` are free; the rest is added to `tally`.
-    fn weigh(&self, list: &RecordList, overruled: Overruled, tally: &mut Tally) -> Result<Rows, LedgerError> {
+    fn weigh(&self, list: &RecordList, cause: Cause, tally: &mut Tally) -> Result<Rows, LedgerError> {
         let mut rows = Rows::default();
         let mut view: Option<View<'_>> = None;
         for record in list.iter() {
@@ -183,9 +257,9 @@ impl Round {
                 Some(ref view) if view.partition == record.partition => view,
                 _ => view.insert(self.view(record.partition)),
             };
-            let weight = self.weight(view, overruled, &record)?;
+            let weight = self.weight(view, cause, &record)?;
             rows.push(weight == Weight::Free);
-            tally.add(weight);
+            tally.add(weight, record);
         }
         Ok(rows)
     }
@@ -195,24 +269,49 @@ impl Round {
             partition,
             highest: self.ledger.highest.get(&partition).copied(),
             held: self.held.partition(partition),
-            accepted: self.accepted.partition(partition),
+            accepted: self
+                .accepted
+                .get(&self.ledger.incarnation)
+                .map_or(&[][..], |present| present.partition(partition)),
         }
     }
 
-    fn weight(
-        &self,
-        view: &View<'_>,
-        overruled: Overruled,
-        record: &RecordId,
-    ) -> Result<Weight, LedgerError> {
-        let fresh = find(view.accepted, record.offset);
-        if view.highest.is_none_or(|highest| highest < record.offset) {
-            return Ok(self.compare(&[], fresh, overruled, record));
-        }
-        if !self.held.wanted.contains(view.partition, record.offset) {
+    fn weight(&self, view: &View<'_>, cause: Cause, record: &RecordId) -> Result<Weight, LedgerError> {
+        let is_above = view.highest.is_none_or(|highest| highest < record.offset);
+        if !is_above && !self.held.wanted.contains(view.partition, record.offset) {
             return Err(LedgerError::NotLookedUp(*record));
         }
-        Ok(self.compare(view.at(record.offset), fresh, overruled, record))
+        let held = if is_above { &[] } else { view.at(record.offset) };
+        Ok(match cause {
+            Cause::Delivered(overruled) => {
+                self.compare(held, find(view.accepted, record.offset), overruled, record)
+            }
+            Cause::Replayed => self.replay(held, record),
+        })
+    }
+
+    /// Weighs the row of a dead letter.
+    fn replay(&self, held: &[Standing], record: &RecordId) -> Weight {
+        let mut same = held.iter().map(|standing| standing.settled).filter(|held| is_same(*held, record));
+        let Some(first) = same.next() else {
+            return Weight::Unproven(Reason::NoDeadLetter { record: *record });
+        };
+        if first.kind == Kind::Row || same.any(|held| held.kind == Kind::Row) {
+            return Weight::Held(Evidence::Committed);
+        }
+        let at = |settled: &Settlements| settled.at(record.partition, record.offset);
+        let is_row = |settled: Settled| settled.kind == Kind::Row && is_same(settled, record);
+        if self.accepted.values().filter_map(at).any(is_row) {
+            return Weight::Held(Evidence::ThisRound);
+        }
+        Weight::Free
+    }
+
+    /// The incarnation that the dead letter of `record` belongs to, the newest if there are several.
+    fn letter(&self, record: &RecordId) -> Option<Incarnation> {
+        let held = self.view(record.partition).at(record.offset);
+        let same = held.iter().filter(|standing| is_same(standing.settled, record));
+        same.map(|standing| standing.incarnation).max()
     }
 
     /// Weighs `record` against all that stands at its offset, in the table and in this round.
@@ -229,51 +328,62 @@ impl Round {
         if fresh.is_some_and(|settled| is_same(settled, record)) {
             return Weight::Held(Evidence::ThisRound);
         }
-        let present = |standing: &&Standing| standing.incarnation == self.ledger.incarnation;
-        let current = held.iter().filter(present).map(|standing| standing.settled).chain(fresh);
-        if let Some(other) = current.clone().find(|settled| settled.encoding == record.encoding) {
+        let alike = |settled: Settled| settled.encoding == record.encoding;
+        let present =
+            |standing: &&Standing| standing.incarnation == self.ledger.incarnation && alike(standing.settled);
+        let (copied, others): (Vec<&Standing>, Vec<&Standing>) =
+            held.iter().filter(present).partition(|standing| self.is_discarded(standing));
+        let other = others.first().map(|standing| standing.settled).or(fresh.filter(|fresh| alike(*fresh)));
+        if let Some(other) = other {
             return Weight::OtherRecord(conflict(record, other));
+        }
+        if !copied.is_empty() && overruled != Overruled::DiscardedCopy {
+            return Weight::Copy;
         }
         let doubtful = held.iter().filter(|_| overruled != Overruled::OtherEncoding);
         let all = doubtful.map(|standing| standing.settled).chain(fresh);
         all.map(|settled| settled.encoding)
             .find(|encoding| *encoding != record.encoding)
-            .map_or(Weight::Free, |held| {
-                Weight::OtherEncoding(Reason::OtherEncoding { record: *record, held })
-            })
+            .map_or(Weight::Free, |held| Weight::Unproven(Reason::OtherEncoding { record: *record, held }))
+    }
+
+    /// Whether an operator said that what differs from this record is a copy of it.
+    fn is_discarded(&self, standing: &Standing) -> bool {
+        self.ledger.discards_through.is_some_and(|through| standing.sequence_number <= through)
     }
 }
 
-/// The segment of what was settled, after the nodes that it seals, and the tail that it leaves. When
-/// nothing was settled, the newest segment stays the one that it was.
-fn sealed(
-    ledger: &Ledger,
-    before: Option<Tail>,
-    settled: Settlements,
+/// The index that the segment after `tail` carries, and the nodes that it seals.
+pub(crate) fn grown(tail: Option<Tail>) -> (Index, Vec<LedgerObject>) {
+    let Some(Tail { mut index, entry, .. }) = tail else { return (Index::default(), Vec::new()) };
+    let sealed = index.append(entry);
+    (index, sealed)
+}
+
+pub(crate) fn new_segment(
+    owner: &LedgerId,
+    incarnation: Incarnation,
     snapshot: SnapshotMark,
-) -> (Vec<LedgerObject>, Option<Tail>) {
-    if settled.is_empty() {
-        return (vec![], before);
-    }
-    let (mut index, mut objects) = (Index::default(), Vec::new());
-    if let Some(tail) = before {
-        index = tail.index;
-        objects = index.append(tail.entry);
-    }
+    index: Index,
+    settled: Settlements,
+) -> Segment {
     let SnapshotMark { sequence_number, .. } = snapshot;
-    let (owner, incarnation) = (ledger.id.clone(), ledger.incarnation);
-    let segment = Segment { owner, incarnation, sequence_number, index, settled };
+    Segment { owner: owner.clone(), incarnation, sequence_number, index, settled }
+}
+
+/// Adds a segment to the objects of a round; gives the tail that it leaves.
+pub(crate) fn put(objects: &mut Vec<LedgerObject>, segment: Segment) -> Tail {
     let object = LedgerObject::new(segment.encode());
     let tail = Tail::of(object.hash, segment);
     objects.push(object);
-    (objects, Some(tail))
+    tail
 }
 
 /// Rows and dead letters.
-fn counts(settled: &Settlements) -> (usize, usize) {
-    let records = settled.partitions().flat_map(|(_, records)| records);
+fn counts(accepted: &BTreeMap<Incarnation, Settlements>) -> (usize, usize) {
+    let records = accepted.values().flat_map(Settlements::partitions).flat_map(|(_, records)| records);
     let rows = records.filter(|(_, settled)| settled.kind == Kind::Row).count();
-    (rows, settled.len() - rows)
+    (rows, accepted.values().map(Settlements::len).sum::<usize>() - rows)
 }
 
 fn is_same(settled: Settled, record: &RecordId) -> bool {
@@ -313,7 +423,9 @@ enum Weight {
     Free,
     Held(Evidence),
     OtherRecord(Conflict),
-    OtherEncoding(Reason),
+    /// It differs from a record that an operator said to come again as copies.
+    Copy,
+    Unproven(Reason),
 }
 
 /// What the ledger says about the records so far.
@@ -322,12 +434,13 @@ struct Tally {
     free: usize,
     held: usize,
     this_round: bool,
+    copies: RecordList,
     conflict: Option<Conflict>,
     unproven: Option<Reason>,
 }
 
 impl Tally {
-    fn add(&mut self, weight: Weight) {
+    fn add(&mut self, weight: Weight, record: RecordId) {
         match weight {
             Weight::Free => self.free += 1,
             Weight::Held(evidence) => {
@@ -335,19 +448,23 @@ impl Tally {
                 self.this_round |= evidence == Evidence::ThisRound;
             }
             Weight::OtherRecord(conflict) => self.conflict = self.conflict.or(Some(conflict)),
-            Weight::OtherEncoding(reason) => self.unproven = self.unproven.take().or(Some(reason)),
+            Weight::Copy => self.copies.push(record),
+            Weight::Unproven(reason) => self.unproven = self.unproven.take().or(Some(reason)),
         }
     }
 
     /// Another record weighs most: it says that the topic is another one, and then nothing else of
     /// the batch can be trusted. What is not proven comes next.
     fn verdict(self, free: Free) -> Verdict {
-        let Self { free: free_count, held, this_round, conflict, unproven } = self;
+        let Self { free: free_count, held, this_round, copies, conflict, unproven } = self;
         if let Some(conflict) = conflict {
             return Verdict::Stop(conflict);
         }
         if let Some(reason) = unproven {
             return Verdict::Quarantine(reason);
+        }
+        if !copies.is_empty() {
+            return Verdict::Discard(Discard { free, copies });
         }
         match (free_count, held) {
             (0, _) if this_round => Verdict::Duplicate(Evidence::ThisRound),

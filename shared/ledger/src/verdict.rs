@@ -17,6 +17,9 @@ pub enum Verdict {
     Duplicate(Evidence),
     /// Some are: rewrite its files with the free ones alone, and commit those.
     Trim(Free),
+    /// Some are copies that an operator discarded: what is free is committed without them, and the message goes
+    /// once they stand in quarantine.
+    Discard(Discard),
     /// One of them is settled with another content: the source stops in this table.
     Stop(Conflict),
     /// The source stands still already: the message stays queued.
@@ -32,6 +35,7 @@ impl fmt::Display for Verdict {
             Self::Commit => "commit",
             Self::Duplicate(_) => "duplicate",
             Self::Trim(_) => "trim",
+            Self::Discard(_) => "discard",
             Self::Stop(_) => "stop",
             Self::Stopped(_) => "stopped",
             Self::Quarantine(_) => "quarantine",
@@ -46,6 +50,15 @@ pub enum Evidence {
     Committed,
     /// Some only in what this round is about to commit: not before that is done.
     ThisRound,
+}
+
+/// A batch manifest of which an operator discarded records.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Discard {
+    /// Its free records, maybe none.
+    pub free: Free,
+    /// Those that are copies of settled ones.
+    pub copies: RecordList,
 }
 
 /// A record whose offset is settled with another content, delivered in the same encoding.
@@ -92,6 +105,11 @@ pub enum Reason {
         /// How the settled one was delivered.
         held: Encoding,
     },
+    /// It is to be replayed, but the ledger holds it neither as a dead letter nor as the row that one became.
+    NoDeadLetter {
+        /// The record.
+        record: RecordId,
+    },
     /// The table holds the topic under the name of a cluster that the settings don't name.
     UnnamedCluster {
         /// The source that the table holds.
@@ -106,6 +124,7 @@ impl Reason {
         match self {
             Self::OtherTable { .. } => "other-table",
             Self::OtherEncoding { .. } => "other-encoding",
+            Self::NoDeadLetter { .. } => "no-dead-letter",
             Self::UnnamedCluster { .. } => "unnamed-cluster",
         }
     }
@@ -123,6 +142,11 @@ impl fmt::Display for Reason {
                 f,
                 "partition {partition} offset {offset} was settled as delivered {held:?} and came again \
                  {encoding:?}: set the event source mapping's schema registry as it was, or release the batch"
+            ),
+            Self::NoDeadLetter { record: RecordId { partition, offset, .. } } => write!(
+                f,
+                "partition {partition} offset {offset} was to be replayed, but the ledger holds no such dead letter: \
+                 find out whether the ledger was rewound or restored since, and replay again"
             ),
             Self::UnnamedCluster { held } => write!(
                 f,
@@ -142,6 +166,8 @@ pub enum Overruled {
     /// [`Reason::OtherEncoding`]: what is held under another encoding proves nothing, so its records land
     /// beside that.
     OtherEncoding,
+    /// That its records are copies which an operator discarded: they land beside what they are copies of.
+    DiscardedCopy,
 }
 
 /// The records of a batch manifest that are free, file by file.

@@ -1,11 +1,16 @@
 //! What the commands act through, and how they find an entry.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use icefall_catalog::Catalog;
 use icefall_clock::{Clock, Entropy};
+use icefall_manifest::TableName;
+use icefall_parts::Parts;
 use icefall_queue::CommitQueue;
+use icefall_settings::Settings;
 use icefall_store::{Decided, FiledEntry, ObjectLister, ObjectStore, OpsBucket, QuarantineDecision};
+use icefall_tables::{Changer, LedgerStore};
 use serde_json::Value;
 
 use crate::CliError;
@@ -21,15 +26,44 @@ pub struct Desk {
     pub ops: OpsBucket,
     /// What lists it.
     pub lister: Arc<dyn ObjectLister>,
+    /// The ledgers' objects in it.
+    pub ledgers: Arc<LedgerStore>,
     /// The queue of batch manifests.
     pub queue: Arc<dyn CommitQueue>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Randomness.
     pub entropy: Arc<dyn Entropy>,
+    /// The functions' settings.
+    pub settings: Arc<Settings>,
 }
 
 impl Desk {
+    /// The desk that these parts make up, and what lists the ops bucket.
+    #[must_use]
+    pub fn new(parts: Parts, lister: Arc<dyn ObjectLister>) -> Self {
+        let Parts { settings, catalog, tables, ops, queue, clock, entropy, .. } = parts;
+        let (ledgers, settings) = (Arc::new(LedgerStore::new(ops.clone())), Arc::new(settings));
+        Self { catalog, tables, ops, lister, ledgers, queue, clock, entropy, settings }
+    }
+
+    /// All tables that the settings name, the dead-letter table aside.
+    pub(crate) fn tables_named(&self) -> BTreeSet<TableName> {
+        let routed = self.settings.routes.iter().map(|route| &route.table);
+        routed.chain(self.settings.tables.iter().map(|declared| &declared.name)).cloned().collect()
+    }
+
+    /// What changes ledgers.
+    pub(crate) fn changer(&self) -> Changer<'_> {
+        Changer {
+            catalog: self.catalog.as_ref(),
+            tables: &self.tables,
+            ledgers: &self.ledgers,
+            clock: self.clock.as_ref(),
+            entropy: self.entropy.as_ref(),
+        }
+    }
+
     /// The entry that `name` means: an id, or `<reason>/<id>` where several have it.
     pub(crate) async fn find(&self, name: &str) -> Result<(FiledEntry, Value), CliError> {
         let (reason, id) = name.rsplit_once('/').map_or((None, name), |(reason, id)| (Some(reason), id));

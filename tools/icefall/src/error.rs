@@ -3,11 +3,14 @@
 use std::iter;
 
 use icefall_catalog::CatalogError;
+use icefall_convert::{FinishError, UnsupportedSchema};
+use icefall_datafile::{DataFileError, EvolveError, UnsupportedTable};
 use icefall_manifest::{DecodeError, TableName, TableUuid};
 use icefall_parts::StartError;
 use icefall_queue::QueueError;
 use icefall_rewrite::RewriteError;
 use icefall_store::{EncloseError, QuarantineDecision, StoreError};
+use icefall_tables::{ChangeError, TableError};
 use thiserror::Error;
 
 /// Why a command was not carried out.
@@ -77,9 +80,60 @@ pub enum CliError {
         /// Which it is.
         actual: TableUuid,
     },
-    /// The table's name is none that the catalog's protocol can carry.
-    #[error("the table's name can't be used")]
-    Name(#[source] iceberg::Error),
+    /// What was asked for can't be understood.
+    #[error("{0}")]
+    Asked(String),
+    /// The dead-letter table is not what it should be.
+    #[error("the dead-letter table can't be read: {0}")]
+    DeadLetters(String),
+    /// The dead-letter table's metadata files can't be read.
+    #[error("the dead-letter table's metadata files can't be read")]
+    Metadata(#[from] iceberg::Error),
+    /// A data file of the dead-letter table can't be read.
+    #[error("a data file of the dead-letter table can't be read")]
+    Evolve(#[from] EvolveError),
+    /// The table can't be written as it is.
+    #[error("the table can't be written as it is")]
+    Schema(#[from] UnsupportedSchema),
+    /// The table can't be written as it is.
+    #[error("the table can't be written as it is")]
+    Unsupported(#[from] UnsupportedTable),
+    /// The rows can't be made a data file.
+    #[error("the rows can't be made a data file")]
+    Rows(#[from] FinishError),
+    /// The rows can't be made a data file.
+    #[error("the rows can't be made a data file")]
+    DataFile(#[from] DataFileError),
+    /// The store that the tables live in can't be read or written.
+    #[error("the tables' store can't be read or written")]
+    Tables(#[source] StoreError),
+    /// There is no such stop.
+    #[error("no source stands still by stop {0}; `icefall stops list` names all that do")]
+    NoStop(String),
+    /// Nothing stands still there.
+    #[error(
+        "{named} does not stand still in {table}; `icefall stops list` names all that do, spelt as they are wanted"
+    )]
+    NothingStands {
+        /// The table that was named.
+        table: String,
+        /// The source that was named.
+        named: String,
+    },
+    /// It is no source.
+    #[error(
+        "{0:?} is no source: name it as pipeline/cluster/topic, as the table's property icefall.ledger.<branch>.<source> does"
+    )]
+    NoSource(String),
+    /// It is no table's name.
+    #[error("{0}")]
+    Name(String),
+    /// The table can't be worked on.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// The ledger was not changed.
+    #[error("the ledger was not changed")]
+    Change(#[from] ChangeError),
     /// The table can't be loaded.
     #[error("the table can't be loaded")]
     Catalog(#[from] CatalogError),
@@ -87,10 +141,10 @@ pub enum CliError {
     #[error("its files can't be written anew; nothing was released")]
     Rewrite(#[from] RewriteError),
     /// It can't be made a message.
-    #[error("it can't be made a message; nothing was released")]
+    #[error("it can't be made a message; nothing was queued")]
     Enclose(#[from] EncloseError),
     /// The queue does not take it.
-    #[error("the queue did not say that it took it; release it again, a second time does no harm")]
+    #[error("the queue did not say that it took it; do it again, a second time does no harm")]
     Queue(#[from] QueueError),
     /// The ops bucket can't be read or written.
     #[error("the ops bucket can't be read or written")]

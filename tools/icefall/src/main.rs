@@ -26,9 +26,8 @@ async fn work(arguments: Arguments) -> Result<(), CliError> {
         Some(place) => environment.with_settings(place.clone()),
         None => environment,
     };
-    let Parts { settings, catalog, tables, ops, queue, clock, entropy, .. } =
-        Parts::from_environment(&environment, "icefall").await?;
-    let lister = ops_lister(&settings).await?;
-    let desk = Desk { catalog, tables, ops, lister, queue, clock, entropy };
+    let parts = Parts::from_environment(&environment, "icefall").await?;
+    let lister = ops_lister(&parts.settings).await?;
+    let desk = Desk::new(parts, lister);
     run(&desk, arguments, &mut io::stdout()).await
 }

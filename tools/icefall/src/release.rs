@@ -8,11 +8,11 @@
 use std::io::Write;
 
 use iceberg::spec::TableMetadata;
-use iceberg::{NamespaceIdent, TableIdent};
 use icefall_catalog::Snapshots;
-use icefall_manifest::{BatchId, BatchManifest, Message, Release, TableName, TableUuid};
+use icefall_manifest::{BatchId, BatchManifest, Message, Release, TableUuid};
 use icefall_rewrite::{FileCopies, Rewriter};
 use icefall_store::{Decided, FiledEntry};
+use icefall_tables::ident;
 use serde_json::{Value, json};
 
 use crate::{CliError, Desk};
@@ -101,9 +101,4 @@ async fn adopt(
     };
     let adopted = rewriter.adopt(batch, copies).await?;
     Ok(BatchManifest { id: BatchId(desk.entropy.uuid_at(desk.clock.now())), ..adopted })
-}
-
-fn ident(table: &TableName) -> Result<TableIdent, CliError> {
-    let namespace = NamespaceIdent::from_vec(table.namespace().to_vec()).map_err(CliError::Name)?;
-    Ok(TableIdent::new(namespace, table.name().to_owned()))
 }

@@ -25,7 +25,8 @@ use icefall_testkit::{
 };
 use lambda_runtime::{Context, LambdaEvent};
 
-use crate::slow_catalog::SlowCatalog;
+use crate::other_engine::{manifests, replace_manifests};
+use crate::slow_catalog::{Hooks, SlowCatalog};
 
 pub(crate) const TABLE: &str = "analytics.clicks";
 pub(crate) const DEAD_LETTERS: &str = "icefall.dead_letters";
@@ -112,6 +113,7 @@ impl Deref for Bench {
 }
 
 /// All that outlives a process of the committer.
+#[derive(Clone)]
 pub(crate) struct World {
     pub(crate) clock: Arc<FakeClock>,
     pub(crate) queue: Arc<FakeQueue>,
@@ -126,6 +128,7 @@ pub(crate) struct World {
     entropy: Arc<SeededEntropy>,
     settings: String,
     commit_time: Duration,
+    hooks: Hooks,
 }
 
 impl World {
@@ -139,6 +142,7 @@ impl World {
             inner: Arc::clone(catalog) as Arc<dyn Catalog>,
             clock: Arc::clone(clock),
             commit_time: self.commit_time,
+            hooks: self.hooks.clone(),
         };
         let faulty = |store: &Arc<FakeStore>, faults: &Arc<Faults>| {
             Arc::new(FaultyStore::new(Arc::clone(store) as Arc<dyn ObjectStore>, Arc::clone(faults)))
@@ -207,6 +211,7 @@ impl Bench {
             entropy,
             settings,
             commit_time,
+            hooks: Hooks::default(),
         };
         let bench = Self { committer: world.committer(), world };
         bench.drain().await.expect("the tables are made");
@@ -216,6 +221,37 @@ impl Bench {
     /// The same world with a process that remembers nothing.
     pub(crate) fn restarted(self) -> Self {
         Self { committer: self.world.committer(), world: self.world }
+    }
+
+    /// Another process beside this one.
+    pub(crate) fn another_committer(&self) -> Self {
+        Self { committer: self.world.committer(), world: self.world.clone() }
+    }
+
+    /// What others do right before the next commit, or the one after those that were spoken for already.
+    pub(crate) fn before_commit<F, Work>(&self, work: F)
+    where
+        F: FnOnce() -> Work + Send + 'static,
+        Work: Future<Output = ()> + 'static,
+    {
+        self.hooks.add(Box::new(move || {
+            let others = std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+                runtime.block_on(work());
+            });
+            others.join().expect("they end");
+        }));
+    }
+
+    /// An optimiser is faster than each of the next `count` commits.
+    pub(crate) fn rivals(&self, count: usize) {
+        for _ in 0..count {
+            let other = self.another_committer();
+            self.before_commit(move || async move {
+                let list = manifests(&other).await;
+                replace_manifests(&other, list).await;
+            });
+        }
     }
 
     /// What Lambda does with an event.
@@ -352,6 +388,11 @@ impl Bench {
     pub(crate) async fn unset_ledger(&self) {
         let removals = vec![icefall_ledger::property_name(&Branch::main(), &source())];
         self.update(vec![TableUpdate::RemoveProperties { removals }]).await;
+    }
+
+    pub(crate) async fn set_ledger(&self, value: &str) {
+        let name = icefall_ledger::property_name(&Branch::main(), &source());
+        self.update(vec![TableUpdate::SetProperties { updates: [(name, value.to_owned())].into() }]).await;
     }
 
     /// A change of the table that somebody else makes.

@@ -4,7 +4,9 @@
 
 mod age;
 mod bench;
+mod cases;
 mod lake;
+mod lineage;
 mod measures;
 mod merging;
 mod other_engine;

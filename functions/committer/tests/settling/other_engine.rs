@@ -169,11 +169,20 @@ pub(crate) async fn replace_manifests(bench: &Bench, list: Vec<ManifestFile>) {
     replace_manifests_in(bench, bench.metadata(TABLE).next_sequence_number() + 1_000, list).await;
 }
 
+/// Makes the table anew, empty and without a history, as `REPLACE TABLE` does.
+pub(crate) async fn replace_table(bench: &Bench) {
+    let snapshot_id = bench.metadata(TABLE).next_sequence_number() + 1_000;
+    add_snapshot(bench, snapshot_id, None, Vec::new()).await;
+}
+
 async fn replace_manifests_in(bench: &Bench, snapshot_id: i64, list: Vec<ManifestFile>) {
+    add_snapshot(bench, snapshot_id, bench.metadata(TABLE).current_snapshot_id(), list).await;
+}
+
+async fn add_snapshot(bench: &Bench, snapshot_id: i64, parent: Option<i64>, list: Vec<ManifestFile>) {
     let metadata = bench.metadata(TABLE);
     let sequence_number = metadata.next_sequence_number();
     let folder = format!("{}/metadata/other-{snapshot_id}", metadata.location());
-    let parent = metadata.current_snapshot_id();
     let location = format!("{folder}-list.avro");
     let output = tables(bench).new_output(&location).expect("a path").writer().await.expect("a writer");
     let mut writer = ManifestListWriter::v2(output, snapshot_id, parent, sequence_number);

@@ -1,6 +1,8 @@
-//! A catalog that takes its time.
+//! A catalog that takes its time, so that others are faster.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use iceberg::{NamespaceIdent, TableIdent};
@@ -10,12 +12,36 @@ use icefall_catalog::{
 use icefall_clock::Clock;
 use icefall_testkit::FakeClock;
 
+/// What others do right before a commit.
+pub(crate) type Hook = Box<dyn FnOnce() + Send>;
+
+/// What others do right before the next commits, one after the other.
+#[derive(Clone, Default)]
+pub(crate) struct Hooks(Arc<Mutex<VecDeque<Hook>>>);
+
+impl Hooks {
+    pub(crate) fn add(&self, hook: Hook) {
+        self.0.lock().expect("nobody panicked").push_back(hook);
+    }
+
+    fn next(&self) -> Option<Hook> {
+        self.0.lock().expect("nobody panicked").pop_front()
+    }
+}
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hooks")
+    }
+}
+
 /// A catalog that takes its time to commit.
 #[derive(Debug)]
 pub(crate) struct SlowCatalog {
     pub(crate) inner: Arc<dyn Catalog>,
     pub(crate) clock: Arc<FakeClock>,
     pub(crate) commit_time: Duration,
+    pub(crate) hooks: Hooks,
 }
 
 #[async_trait::async_trait]
@@ -29,6 +55,9 @@ impl Catalog for SlowCatalog {
     }
 
     async fn commit(&self, table: &TableIdent, commit: &Commit) -> CommitOutcome {
+        if let Some(hook) = self.hooks.next() {
+            hook();
+        }
         self.clock.sleep(self.commit_time).await;
         self.inner.commit(table, commit).await
     }

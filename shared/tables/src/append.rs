@@ -37,7 +37,7 @@ const INHERITED: i64 = -1;
 
 /// Data files that were written with one schema and one partition spec of the table.
 #[derive(Clone, Debug)]
-pub(crate) struct FileGroup {
+pub struct FileGroup {
     schema_id: SchemaId,
     spec_id: SpecId,
     files: Vec<DataFile>,
@@ -45,7 +45,7 @@ pub(crate) struct FileGroup {
 
 impl FileGroup {
     /// The group of `entries`, if they are data files of this table.
-    pub(crate) fn new<'e>(
+    pub fn new<'e>(
         metadata: &TableMetadata,
         schema_id: SchemaId,
         spec_id: SpecId,
@@ -61,7 +61,7 @@ impl FileGroup {
     }
 
     /// The files of `groups` by schema and spec.
-    pub(crate) fn gather(groups: impl Iterator<Item = Self>) -> Vec<Self> {
+    pub fn gather(groups: impl Iterator<Item = Self>) -> Vec<Self> {
         let mut gathered: BTreeMap<_, Self> = BTreeMap::new();
         for group in groups.filter(|group| !group.files.is_empty()) {
             match gathered.entry((group.schema_id, group.spec_id)) {
@@ -77,27 +77,27 @@ impl FileGroup {
 
 /// What one commit shall hold.
 #[derive(Clone, Debug)]
-pub(crate) struct Append {
+pub struct Append {
     /// The branch to add the snapshot to.
-    pub(crate) branch: Branch,
+    pub branch: Branch,
     /// The data files; none for a snapshot that only moves a ledger.
-    pub(crate) groups: Vec<FileGroup>,
+    pub groups: Vec<FileGroup>,
     /// Table properties that change in the same commit.
-    pub(crate) properties: HashMap<String, String>,
+    pub properties: HashMap<String, String>,
     /// What Icefall says about the snapshot in its summary.
-    pub(crate) summary: BTreeMap<String, String>,
+    pub summary: BTreeMap<String, String>,
     /// Whether small manifests may be merged. Not when others commit at the same time: what is
     /// committed late is committed by another attempt, for which all of it has to be read again.
-    pub(crate) may_merge: bool,
+    pub may_merge: bool,
 }
 
 /// Identity of the snapshot to be: known before it is built, since the ledger in the same commit names it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct SnapshotKey {
+pub struct SnapshotKey {
     /// The snapshot's id.
-    pub(crate) snapshot_id: i64,
+    pub snapshot_id: i64,
     /// The sequence number that the catalog will accept for it.
-    pub(crate) sequence_number: i64,
+    pub sequence_number: i64,
 }
 
 /// Why a snapshot can't be built.
@@ -131,7 +131,7 @@ pub enum AppendError {
 
 /// Builds commits on loaded metadata, writing manifests and manifest lists on the way.
 #[derive(Debug)]
-pub(crate) struct AppendBuilder<'a> {
+pub struct AppendBuilder<'a> {
     metadata: &'a TableMetadata,
     references: &'a BTreeMap<String, SnapshotReference>,
     file_io: &'a FileIO,
@@ -141,7 +141,7 @@ pub(crate) struct AppendBuilder<'a> {
 
 impl<'a> AppendBuilder<'a> {
     /// A builder on `metadata` and its branches, as they were loaded.
-    pub(crate) fn new(
+    pub fn new(
         metadata: &'a TableMetadata,
         references: &'a BTreeMap<String, SnapshotReference>,
         file_io: &'a FileIO,
@@ -156,7 +156,7 @@ impl<'a> AppendBuilder<'a> {
 
     /// The key of the next snapshot. Drawn anew for every attempt.
     #[must_use]
-    pub(crate) fn next_key(&self) -> SnapshotKey {
+    pub fn next_key(&self) -> SnapshotKey {
         let positive = || self.entropy.bits() >> 1;
         let ids = std::iter::repeat_with(|| i64::try_from(positive()).unwrap_or(i64::MAX));
         let free = |id: &i64| *id != 0 && self.metadata.snapshot_by_id(*id).is_none();
@@ -167,7 +167,7 @@ impl<'a> AppendBuilder<'a> {
     }
 
     /// Writes the metadata files of `append` and returns the commit that makes them the table's.
-    pub(crate) async fn build(&self, append: &Append, key: SnapshotKey) -> Result<Commit, AppendError> {
+    pub async fn build(&self, append: &Append, key: SnapshotKey) -> Result<Commit, AppendError> {
         let attempt = self.entropy.uuid_at(self.clock.now());
         let parent = self.metadata.snapshot_for_ref(append.branch.as_str());
         let (added, new) = self.write_manifests(append, key, attempt).await?;

@@ -9,9 +9,9 @@ use arrow::datatypes::Int64Type;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::Parser;
-use iceberg::spec::{ManifestList, TableMetadata};
-use iceberg::{NamespaceIdent, TableIdent};
-use icefall_catalog::Catalog;
+use iceberg::spec::{MAIN_BRANCH, ManifestList, SnapshotReference, SnapshotRetention, TableMetadata};
+use iceberg::{NamespaceIdent, TableIdent, TableUpdate};
+use icefall_catalog::{Catalog, Commit, Snapshots};
 use icefall_cli::{Arguments, CliError, Desk, run};
 use icefall_clock::{Clock, Entropy};
 use icefall_committer::{Committer, Report};
@@ -19,6 +19,7 @@ use icefall_datafile::read;
 use icefall_queue::CommitQueue;
 use icefall_settings::{Environment, Settings};
 use icefall_store::{Location, ObjectLister, ObjectStore, OpsBucket, file_io};
+use icefall_tables::LedgerStore;
 use icefall_telemetry::Metrics;
 use icefall_testkit::{
     FakeCatalog, FakeClock, FakeQueue, FakeStore, Faults, FaultyCatalog, FaultyStore, SeededEntropy,
@@ -36,6 +37,10 @@ kafka = { cluster = "local" }
 table = [{ name = "shop.clicks", columns = [{ name = "n", type = "long", required = true }] }]
 route = [{ topic = "clicks", table = "shop.clicks" }]
 "#;
+
+/// The table, and the source of its records, as an operator names them.
+pub(crate) const TABLE: &str = "shop.clicks";
+pub(crate) const SOURCE: &str = "demo/local/clicks";
 
 pub(crate) struct Bench {
     pub(crate) clock: Arc<FakeClock>,
@@ -72,10 +77,44 @@ impl Bench {
         Self { settings: SETTINGS.replace("\"local\"", &format!("\"{name}\"")), ..self }
     }
 
+    /// What stands in the record that [`Bench::write_others`] writes at an offset.
+    pub(crate) const fn other(offset: i64) -> i64 {
+        offset + 1_000_000
+    }
+
     /// Records of one partition, through a writer.
     pub(crate) async fn write(&self, offsets: Range<i64>) {
+        self.write_values(offsets, |offset| format!(r#"{{"n":{offset}}}"#)).await;
+    }
+
+    /// Other records at these offsets.
+    pub(crate) async fn write_others(&self, offsets: Range<i64>) {
+        self.write_values(offsets, |offset| format!(r#"{{"n":{}}}"#, Self::other(offset))).await;
+    }
+
+    /// Others again.
+    pub(crate) async fn write_thirds(&self, offsets: Range<i64>) {
+        self.write_values(offsets, |offset| format!(r#"{{"n":{}}}"#, offset + 2_000_000)).await;
+    }
+
+    /// Records that become dead letters.
+    pub(crate) async fn write_bad(&self, offsets: Range<i64>) {
+        self.write_values(offsets, |offset| format!(r#"{{"n":"{offset}"}}"#)).await;
+    }
+
+    /// Records that lack what the table requires.
+    pub(crate) async fn write_empty(&self, offsets: Range<i64>) {
+        self.write_values(offsets, |_| "{}".to_owned()).await;
+    }
+
+    /// Records that are no JSON.
+    pub(crate) async fn write_broken(&self, offsets: Range<i64>) {
+        self.write_values(offsets, |_| "{".to_owned()).await;
+    }
+
+    async fn write_values(&self, offsets: Range<i64>, value: impl Fn(i64) -> String) {
         let record = |offset: i64| {
-            let value = STANDARD.encode(format!(r#"{{"n":{offset}}}"#));
+            let value = STANDARD.encode(value(offset));
             let place = format!(r#""topic":"clicks","partition":0,"offset":{offset}"#);
             format!(
                 r#"{{{place},"timestamp":1700000000000,"timestampType":"CREATE_TIME","value":"{value}"}}"#
@@ -100,12 +139,8 @@ impl Bench {
 
     /// One invocation of a cold committer, which may fail.
     pub(crate) async fn drain(&self) -> Option<Report> {
-        let catalog = FaultyCatalog::new(
-            Arc::clone(&self.catalog) as Arc<dyn Catalog>,
-            Arc::clone(&self.catalog_faults),
-        );
         let ports = icefall_committer::Ports {
-            catalog: Arc::new(catalog),
+            catalog: self.faulty_catalog(),
             tables: Arc::clone(&self.store) as Arc<dyn ObjectStore>,
             ops: self.ops_bucket(),
             queue: Arc::clone(&self.queue) as Arc<dyn CommitQueue>,
@@ -119,8 +154,15 @@ impl Bench {
 
     /// `icefall quarantine <arguments>`; what it printed.
     pub(crate) async fn icefall(&self, arguments: &[&str]) -> Result<String, CliError> {
+        self.command(&[&["quarantine"], arguments].concat()).await
+    }
+
+    /// `icefall <arguments>`; what it printed.
+    pub(crate) async fn command(&self, arguments: &[&str]) -> Result<String, CliError> {
         let desk = Desk {
-            catalog: Arc::clone(&self.catalog) as Arc<dyn Catalog>,
+            catalog: self.faulty_catalog(),
+            ledgers: Arc::new(LedgerStore::new(self.ops_bucket())),
+            settings: Arc::new(self.settings()),
             tables: Arc::clone(&self.store) as Arc<dyn ObjectStore>,
             ops: OpsBucket::new(
                 Arc::new(FaultyStore::new(
@@ -135,7 +177,7 @@ impl Bench {
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             entropy: Arc::clone(&self.entropy) as Arc<dyn Entropy>,
         };
-        let line = ["icefall", "quarantine"].iter().chain(arguments);
+        let line = ["icefall"].iter().chain(arguments);
         let arguments = Arguments::try_parse_from(line).expect("a command line");
         let mut out = Vec::new();
         run(&desk, arguments, &mut out).await?;
@@ -188,6 +230,65 @@ impl Bench {
         self.catalog.peek(&table()).expect("the table is there")
     }
 
+    /// Sets the main branch to a snapshot, as an operator does.
+    pub(crate) async fn set_main(&self, snapshot_id: i64) {
+        let reference = SnapshotReference::new(snapshot_id, SnapshotRetention::branch(None, None, None));
+        self.update(TableUpdate::SetSnapshotRef { ref_name: MAIN_BRANCH.to_owned(), reference }).await;
+    }
+
+    /// Somebody unsets the ledger's property.
+    pub(crate) async fn unset_ledger(&self) {
+        self.update(TableUpdate::RemoveProperties {
+            removals: vec![format!("icefall.ledger.main.{SOURCE}")],
+        })
+        .await;
+    }
+
+    async fn update(&self, update: TableUpdate) {
+        let commit = Commit::new(Vec::new(), vec![update], self.entropy.uuid_at(self.clock.now()));
+        self.catalog.commit(&table(), &commit).await.into_result().expect("it commits");
+    }
+
+    /// Where the table's present metadata lies, as the catalog says.
+    pub(crate) async fn metadata_file(&self) -> String {
+        let loaded = self.catalog.load_table(&table(), Snapshots::All).await.expect("it is there");
+        loaded.metadata_location.expect("the fake says it")
+    }
+
+    /// Puts the table's present metadata there, as a catalog does at each commit.
+    pub(crate) async fn keep_metadata(&self) {
+        let body = serde_json::to_vec(self.metadata().as_ref()).expect("JSON");
+        let place = Location::parse(&self.metadata_file().await).expect("a location");
+        self.store.put(&place, body.into()).await.expect("it puts");
+    }
+
+    /// Somebody makes the required column optional.
+    pub(crate) fn make_n_optional(&self) {
+        let mut json = serde_json::to_value(self.metadata().as_ref()).expect("JSON");
+        let mut schema = json["schemas"][0].clone();
+        schema["schema-id"] = 1.into();
+        schema["fields"][0]["required"] = false.into();
+        json["schemas"].as_array_mut().expect("schemas").push(schema);
+        json["current-schema-id"] = 1.into();
+        self.catalog.replace(&table(), serde_json::from_value(json).expect("metadata"));
+    }
+
+    /// The rows that the table's newest snapshot counts.
+    pub(crate) fn row_count(&self) -> u64 {
+        total_records(&self.metadata())
+    }
+
+    /// The same of the dead-letter table.
+    pub(crate) fn dead_letter_count(&self) -> u64 {
+        let table = TableIdent::new(NamespaceIdent::new("icefall".to_owned()), "dead_letters".to_owned());
+        total_records(&self.catalog.peek(&table).expect("it is there"))
+    }
+
+    fn faulty_catalog(&self) -> Arc<dyn Catalog> {
+        let catalog = Arc::clone(&self.catalog) as Arc<dyn Catalog>;
+        Arc::new(FaultyCatalog::new(catalog, Arc::clone(&self.catalog_faults)))
+    }
+
     fn settings(&self) -> Settings {
         Settings::parse(&self.settings, &Environment::default()).expect("good settings")
     }
@@ -199,4 +300,9 @@ impl Bench {
 
 pub(crate) fn table() -> TableIdent {
     TableIdent::new(NamespaceIdent::new("shop".to_owned()), "clicks".to_owned())
+}
+
+fn total_records(metadata: &TableMetadata) -> u64 {
+    let head = metadata.current_snapshot().expect("a snapshot");
+    head.summary().additional_properties["total-records"].parse().expect("a number")
 }

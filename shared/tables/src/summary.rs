@@ -5,28 +5,33 @@
 
 use std::collections::BTreeMap;
 
-use icefall_ledger::RoundResult;
+use icefall_ledger::Ledger;
 
-use crate::plan::Settlement;
 use crate::table::SOURCES_KEY;
 
 /// The most that a list may take.
 const MAX_LIST_BYTES: usize = 320;
 
-/// The summary's entries.
-pub(crate) fn of(settlement: &Settlement) -> BTreeMap<String, String> {
-    let results = &settlement.results;
-    let count = |of: fn(&RoundResult) -> usize| results.iter().map(of).sum::<usize>().to_string();
-    let sources = results.iter().map(|result| result.ledger.id().source.to_string());
-    let segments = results.iter().filter_map(|result| result.ledger.newest_segment());
+/// The entries of a snapshot that brings `ledgers` about, settles as many rows and dead letters as `records` says out of
+/// `batches` batch manifests, and whose newest Kafka timestamp is `newest_record_ms`.
+#[must_use]
+pub fn summary<'a>(
+    ledgers: impl IntoIterator<Item = &'a Ledger, IntoIter: Clone>,
+    [rows, dead_letters]: [usize; 2],
+    batches: usize,
+    newest_record_ms: Option<i64>,
+) -> BTreeMap<String, String> {
+    let ledgers = ledgers.into_iter();
+    let sources = ledgers.clone().map(|ledger| ledger.id().source.to_string());
+    let segments = ledgers.filter_map(Ledger::newest_segment);
     let mut entries = BTreeMap::from([
         (SOURCES_KEY.to_owned(), list(sources)),
         ("icefall.segments".to_owned(), list(segments.map(|hash| hash.to_string()))),
-        ("icefall.batches".to_owned(), settlement.batches.to_string()),
-        ("icefall.records".to_owned(), count(|result| result.rows)),
-        ("icefall.dead-letters".to_owned(), count(|result| result.dead_letters)),
+        ("icefall.batches".to_owned(), batches.to_string()),
+        ("icefall.records".to_owned(), rows.to_string()),
+        ("icefall.dead-letters".to_owned(), dead_letters.to_string()),
     ]);
-    if let Some(newest) = settlement.newest_record_ms {
+    if let Some(newest) = newest_record_ms {
         entries.insert("icefall.valid-through-ms".to_owned(), newest.to_string());
     }
     entries

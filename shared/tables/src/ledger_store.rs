@@ -7,7 +7,9 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use icefall_ledger::{Held, Ledger, LedgerError, LedgerId, LedgerObject, Lookup, ObjectHash, Tail, Wanted};
+use icefall_ledger::{
+    Held, Ledger, LedgerError, LedgerId, LedgerObject, Lookup, ObjectHash, SnapshotId, Tail, Wanted,
+};
 use icefall_store::{OpsBucket, StoreError};
 use serde_json::json;
 use thiserror::Error;
@@ -28,7 +30,7 @@ pub enum LedgerStoreError {
 
 /// The ops bucket's part of all ledgers.
 #[derive(Debug)]
-pub(crate) struct LedgerStore {
+pub struct LedgerStore {
     ops: OpsBucket,
     memory: Mutex<Memory>,
 }
@@ -41,20 +43,19 @@ struct Memory {
     registered: BTreeSet<LedgerId>,
     /// The end of each ledger's tree, so that a round need not read the segment before it.
     tails: HashMap<LedgerId, Tail>,
+    /// Heads of branches whose history was compared with the ledger as it stood: its last snapshot.
+    compared: HashMap<LedgerId, (Option<SnapshotId>, Option<SnapshotId>)>,
 }
 
 impl LedgerStore {
     /// The ledgers' part of `ops`.
-    pub(crate) fn new(ops: OpsBucket) -> Self {
+    #[must_use]
+    pub fn new(ops: OpsBucket) -> Self {
         Self { ops, memory: Mutex::default() }
     }
 
     /// What `ledger` holds at the offsets `wanted`, and how many objects were read for it.
-    pub(crate) async fn look_up(
-        &self,
-        ledger: &Ledger,
-        wanted: &Wanted,
-    ) -> Result<(Held, u64), LedgerStoreError> {
+    pub async fn look_up(&self, ledger: &Ledger, wanted: &Wanted) -> Result<(Held, u64), LedgerStoreError> {
         let mut read = 0;
         let tail = self.with(|memory| memory.tails.get(ledger.id()).cloned());
         let mut lookup = match tail {
@@ -80,7 +81,7 @@ impl LedgerStore {
     }
 
     /// Puts the objects of a round, in their order, before any commit names them.
-    pub(crate) async fn put(&self, objects: Vec<LedgerObject>) -> Result<(), StoreError> {
+    pub async fn put(&self, objects: Vec<LedgerObject>) -> Result<(), StoreError> {
         for LedgerObject { hash, bytes } in objects {
             let bytes = Bytes::from(bytes);
             self.ops.put_ledger_object(&hash.to_string(), bytes.clone()).await?;
@@ -91,14 +92,36 @@ impl LedgerStore {
 
     /// Remembers where the next segment of `id` continues. One that turns out to belong to a commit
     /// that was never made is passed over by the next look-up.
-    pub(crate) fn remember_tail(&self, id: &LedgerId, tail: Option<Tail>) {
+    pub fn remember_tail(&self, id: &LedgerId, tail: Option<Tail>) {
         if let Some(tail) = tail {
             self.with(|memory| memory.tails.insert(id.clone(), tail));
         }
     }
 
+    /// Whether a branch whose newest snapshot is `head` is known to continue `ledger`: it is the ledger's own, or it was
+    /// compared before.
+    #[must_use]
+    pub fn is_compared(&self, ledger: &Ledger, head: Option<SnapshotId>) -> bool {
+        let last = ledger.last_snapshot().map(|last| last.id);
+        last == head || self.with(|memory| memory.compared.get(ledger.id()) == Some(&(head, last)))
+    }
+
+    /// Remembers that they were compared.
+    pub fn remember_compared(&self, ledger: &Ledger, head: Option<SnapshotId>) {
+        let last = ledger.last_snapshot().map(|last| last.id);
+        self.with(|memory| memory.compared.insert(ledger.id().clone(), (head, last)));
+    }
+
+    /// Any object by its hash, from memory or from the ops bucket.
+    pub async fn object(&self, hash: ObjectHash) -> Result<Bytes, StoreError> {
+        match self.with(|memory| memory.objects.get(&hash).cloned()) {
+            Some(bytes) => Ok(bytes),
+            None => self.read(hash).await,
+        }
+    }
+
     /// Whether the register says that this ledger has been written.
-    pub(crate) async fn is_registered(&self, id: &LedgerId) -> Result<bool, StoreError> {
+    pub async fn is_registered(&self, id: &LedgerId) -> Result<bool, StoreError> {
         if self.with(|memory| memory.registered.contains(id)) {
             return Ok(true);
         }
@@ -106,7 +129,7 @@ impl LedgerStore {
     }
 
     /// Makes sure that the register holds this ledger: before any message is let go because of it.
-    pub(crate) async fn register(&self, id: &LedgerId, table: &str) -> Result<(), StoreError> {
+    pub async fn register(&self, id: &LedgerId, table: &str) -> Result<(), StoreError> {
         if self.with(|memory| memory.registered.contains(id)) {
             return Ok(());
         }

@@ -1,8 +1,11 @@
-//! What an operator does about quarantine, over fakes: nothing is lost by it, and nothing doubled.
+//! What an operator does about quarantine, stops and ledgers, over fakes: nothing is lost by it, and nothing doubled.
 
 #![expect(clippy::expect_used, clippy::indexing_slicing, reason = "tests fail by panicking")]
 
 mod bench;
+mod ledger;
+mod replay;
+mod stops;
 
 use std::time::Duration;
 

@@ -1,0 +1,68 @@
+//! A branch's history, as the loaded metadata shows it, compared with its ledgers.
+//!
+//! It takes all snapshots of a table, which a load of the referenced ones does not show. So it is asked for only
+//! where the branch's newest snapshot is not the ledger's own, and what was found is remembered as long as neither
+//! changes.
+
+use iceberg::spec::{Snapshot, SnapshotRef, TableMetadata};
+use icefall_ledger::{
+    Ancestor, Chain, ChainEnd, Ledger, Lineage, LineageFault, SequenceNumber, SnapshotId, SnapshotMark,
+    lineage,
+};
+use icefall_manifest::{Branch, Source};
+
+use crate::table::SOURCES_KEY;
+
+/// By which name engines say that a snapshot was picked from another (as Iceberg's Java library writes it).
+const PICKED_KEY: &str = "source-snapshot-id";
+
+/// The history of `branch` as far as `metadata` shows it, for the ledger of `source`.
+#[must_use]
+pub fn history(metadata: &TableMetadata, branch: &Branch, source: &Source) -> Chain {
+    chain(metadata, metadata.snapshot_for_ref(branch.as_str()).cloned(), source)
+}
+
+/// What that history says about `ledger`, if all snapshots were loaded.
+pub(crate) fn compare(metadata: &TableMetadata, ledger: &Ledger) -> Result<Lineage, LineageFault> {
+    let id = ledger.id();
+    let head = history(metadata, &id.branch, &id.source);
+    let last = ledger.last_snapshot().and_then(|last| metadata.snapshot_by_id(last.id.0)).cloned();
+    let own = last.map(|last| chain(metadata, Some(last), &id.source));
+    lineage(ledger, &head, own.as_ref())
+}
+
+fn chain(metadata: &TableMetadata, newest: Option<SnapshotRef>, source: &Source) -> Chain {
+    let parent = |snapshot: &SnapshotRef| {
+        snapshot.parent_snapshot_id().and_then(|id| metadata.snapshot_by_id(id)).cloned()
+    };
+    let snapshots: Vec<SnapshotRef> = std::iter::successors(newest, parent).collect();
+    let end = match snapshots.last().and_then(|last| last.parent_snapshot_id()) {
+        None => ChainEnd::Root,
+        Some(_) => ChainEnd::Unseen,
+    };
+    let ancestor = |snapshot: &SnapshotRef| Ancestor {
+        mark: mark_of(snapshot),
+        is_ours: names(snapshot, source),
+        picked: picked(metadata, snapshot),
+    };
+    Chain { snapshots: snapshots.iter().map(ancestor).collect(), end }
+}
+
+fn mark_of(snapshot: &Snapshot) -> SnapshotMark {
+    SnapshotMark {
+        id: SnapshotId(snapshot.snapshot_id()),
+        sequence_number: SequenceNumber(snapshot.sequence_number()),
+    }
+}
+
+/// Whether a snapshot says that it settled records of `source`.
+pub(crate) fn names(snapshot: &Snapshot, source: &Source) -> bool {
+    let sources = snapshot.summary().additional_properties.get(SOURCES_KEY);
+    sources.is_some_and(|sources| sources.split(' ').any(|held| held == source.to_string()))
+}
+
+fn picked(metadata: &TableMetadata, snapshot: &Snapshot) -> Option<Option<SequenceNumber>> {
+    let from = snapshot.summary().additional_properties.get(PICKED_KEY)?;
+    let from = from.parse().ok().and_then(|id| metadata.snapshot_by_id(id));
+    Some(from.map(|from| SequenceNumber(from.sequence_number())))
+}
