@@ -128,15 +128,12 @@ impl Rewind {
             Part::Node(_, entry) | Part::Dropped(entry) => entry.hash == hash,
         });
         let place = place.ok_or(LedgerError::NotNeeded(hash))?;
-        let put = match self.parts.get(place) {
-            Some(Part::Node(level, _)) => {
-                let (level, entries) = (*level, decode_node(bytes, *level)?);
-                entries.into_iter().map(|entry| self.standing.part(level, entry)).collect()
-            }
-            _ => {
-                self.drop_rows(&owned_segment(self.ledger.id(), hash, bytes)?);
-                Vec::new()
-            }
+        let put = if let Some(Part::Node(level, _)) = self.parts.get(place) {
+            let (level, entries) = (*level, decode_node(bytes, *level)?);
+            entries.into_iter().map(|entry| self.standing.part(level, entry)).collect()
+        } else {
+            self.drop_rows(&owned_segment(self.ledger.id(), hash, bytes)?);
+            Vec::new()
         };
         self.parts.splice(place..=place, put);
         Ok(())

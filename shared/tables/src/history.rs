@@ -43,7 +43,10 @@ fn chain(metadata: &TableMetadata, newest: Option<SnapshotRef>, source: &Source)
     let ancestor = |snapshot: &SnapshotRef| Ancestor {
         mark: mark_of(snapshot),
         is_ours: names(snapshot, source),
-        picked: picked(metadata, snapshot),
+        picked: snapshot.summary().additional_properties.get(PICKED_KEY).map(|from| {
+            let from = from.parse().ok().and_then(|id| metadata.snapshot_by_id(id));
+            from.map(|from| SequenceNumber(from.sequence_number()))
+        }),
     };
     Chain { snapshots: snapshots.iter().map(ancestor).collect(), end }
 }
@@ -59,10 +62,4 @@ fn mark_of(snapshot: &Snapshot) -> SnapshotMark {
 pub(crate) fn names(snapshot: &Snapshot, source: &Source) -> bool {
     let sources = snapshot.summary().additional_properties.get(SOURCES_KEY);
     sources.is_some_and(|sources| sources.split(' ').any(|held| held == source.to_string()))
-}
-
-fn picked(metadata: &TableMetadata, snapshot: &Snapshot) -> Option<Option<SequenceNumber>> {
-    let from = snapshot.summary().additional_properties.get(PICKED_KEY)?;
-    let from = from.parse().ok().and_then(|id| metadata.snapshot_by_id(id));
-    Some(from.map(|from| SequenceNumber(from.sequence_number())))
 }

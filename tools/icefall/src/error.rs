@@ -63,6 +63,12 @@ pub enum CliError {
         /// Why.
         source: DecodeError,
     },
+    /// It holds rows of dead letters.
+    #[error(
+        "{0} can't be released: it holds rows of dead letters that were replayed; `icefall replay` makes them anew, \
+         from the dead-letter table"
+    )]
+    WasReplay(String),
     /// It is no text.
     #[error("{0} can't be released: it is no text; see what `show` says to do")]
     NoText(String),

@@ -12,7 +12,7 @@ use icefall_catalog::Snapshots;
 use icefall_manifest::{BatchId, BatchManifest, Message, Release, TableUuid};
 use icefall_rewrite::{FileCopies, Rewriter};
 use icefall_store::{Decided, FiledEntry};
-use icefall_tables::ident;
+use icefall_tables::{REPLAY, ident};
 use serde_json::{Value, json};
 
 use crate::{CliError, Desk};
@@ -55,15 +55,22 @@ pub(crate) async fn run(
 /// The batch manifest that the entry was made of.
 async fn batch(desk: &Desk, entry: &FiledEntry) -> Result<BatchManifest, CliError> {
     match decode(entry, &desk.ops.filed_raw(entry).await?)? {
-        Message::Batch(batch) | Message::Released(batch, _) => Ok(*batch),
+        Message::Batch(batch) => Ok(*batch),
+        Message::Released(batch, release) => released(entry, *batch, &release),
         Message::Spilled(spilled) => match decode(entry, &desk.ops.read(&spilled.key).await?)? {
-            Message::Batch(batch) | Message::Released(batch, _) => Ok(*batch),
+            Message::Batch(batch) => Ok(*batch),
+            Message::Released(batch, release) => released(entry, *batch, &release),
             Message::Spilled(_) => Err(CliError::NoBatch {
                 id: entry.id.clone(),
                 source: icefall_manifest::DecodeError::OneBody,
             }),
         },
     }
+}
+
+/// Rows of dead letters would be decided as others, and those that no ledger holds as dead letters would land.
+fn released(entry: &FiledEntry, batch: BatchManifest, release: &Release) -> Result<BatchManifest, CliError> {
+    if release.overruled == REPLAY { Err(CliError::WasReplay(entry.id.clone())) } else { Ok(batch) }
 }
 
 fn decode(entry: &FiledEntry, raw: &[u8]) -> Result<Message, CliError> {

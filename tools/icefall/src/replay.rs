@@ -206,7 +206,7 @@ async fn replay(
             Known::Row => outcome.rows_already += 1,
             Known::Unproven => outcome.unproven += 1,
             Known::Letter(record) => match letter.value.as_deref().map(|value| converter.append(value)) {
-                Some(Ok(_)) => records.push(record),
+                Some(Ok(())) => records.push(record),
                 Some(Err(bad)) => *outcome.still_bad.entry(bad.class.as_str().to_owned()).or_default() += 1,
                 None => *outcome.still_bad.entry("tombstone".to_owned()).or_default() += 1,
             },

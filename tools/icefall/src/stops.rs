@@ -87,7 +87,7 @@ pub(crate) async fn list(
     match stopped.len() {
         0 => writeln!(out, "no source stands still")?,
         count => {
-            writeln!(out, "{count} stand still; `icefall stops show <id>` says why and what can be done")?
+            writeln!(out, "{count} stand still; `icefall stops show <id>` says why and what can be done")?;
         }
     }
     Ok(())

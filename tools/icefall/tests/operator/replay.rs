@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use icefall_cli::CliError;
 use icefall_testkit::{Call, Moment};
 
 use crate::bench::{Bench, TABLE};
@@ -53,6 +54,22 @@ async fn t04_a_record_that_fits_the_table_by_now_is_replayed_into_a_row_once() {
     bench.write_empty(500..501).await;
     drain_later(&bench).await;
     assert_eq!((bench.row_count(), bench.dead_letter_count()), (999, 2), "delivered again");
+}
+
+/// A ledger that does not hold the dead letter any more has nothing that could be flipped.
+#[tokio::test]
+async fn a_replay_for_another_table_is_quarantined_and_can_not_be_released() {
+    let bench = with_dead_letters().await;
+    bench.make_n_optional();
+    replay(&bench, &[]).await;
+    bench.remake_table().await;
+    assert!(bench.queue.is_empty());
+    let id = bench.only_id().await;
+    let error = bench.icefall(&["release", &id, "--reason-overruled", "another-table"]).await;
+    let error = error.expect_err("its rows would land though no ledger holds their dead letters");
+    assert!(matches!(error, CliError::WasReplay(_)), "{error}");
+    let said = replay(&bench, &[]).await;
+    assert!(said.contains("0 of 2") && said.contains("2 can't be told"), "{said}");
 }
 
 #[tokio::test]
