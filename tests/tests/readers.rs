@@ -154,12 +154,7 @@ fn questions(table: &str, columns: &[Column], rows: &[Row]) -> Vec<Question> {
                 values.push(value.clone());
             }
         }
-        asked.extend(
-            values.into_iter().map(|value| Question {
-                table: table.to_owned(),
-                equal: Some((column.name.to_owned(), value)),
-            }),
-        );
+        asked.extend(values.into_iter().map(|value| Question::equal(table, column.name, value)));
     }
     asked
 }
