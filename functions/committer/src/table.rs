@@ -9,6 +9,7 @@ use icefall_catalog::LoadedTable;
 use icefall_clock::Timestamp;
 use icefall_ledger::{Ledger, LedgerError, LedgerId, property_name, read_property_name, unnamed_twin};
 use icefall_manifest::{Branch, ClusterName, Source, TableName, TableUuid};
+use icefall_mutations::{Mutation, is};
 
 use crate::failure::TableFailure;
 use crate::ledger_store::{LedgerStore, LedgerStoreError};
@@ -75,12 +76,15 @@ impl Table {
     /// The ledger of `source`: the one that stands in the metadata, or a new one where there has
     /// never been any. One that has gone missing is not begun anew.
     pub(crate) async fn ledger(&self, source: &Source, store: &LedgerStore) -> Result<Ledger, TableFailure> {
+        if is(Mutation::LedgerRolledBack) && !self.head_settled(source) {
+            return Ok(Ledger::new(self.ledger_id(source)));
+        }
         if let Some(read) = self.read(source) {
             return Ok(read.map_err(LedgerStoreError::from)?);
         }
         let id = self.ledger_id(source);
         let registered = store.is_registered(&id).await.map_err(LedgerStoreError::from)?;
-        if registered || self.head_settled(source) {
+        if (registered || self.head_settled(source)) && !is(Mutation::MissingLedgerIsNew) {
             return Err(TableFailure::LedgerMissing(Box::new(id)));
         }
         Ok(Ledger::new(id))

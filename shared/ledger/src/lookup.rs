@@ -8,6 +8,8 @@
 
 use std::collections::BTreeMap;
 
+use icefall_mutations::{Mutation, is};
+
 use crate::index::{Entry, decode_node};
 use crate::{Held, Ledger, LedgerError, LedgerId, ObjectHash, Segment, Tail, Wanted};
 
@@ -42,7 +44,7 @@ impl Lookup {
     #[must_use]
     pub fn with_tail(ledger: &Ledger, wanted: &Wanted, tail: Tail) -> Self {
         let mut lookup = Self::new(ledger, wanted);
-        if ledger.newest_segment() == Some(tail.hash) {
+        if ledger.newest_segment() == Some(tail.hash) || is(Mutation::TailOfLostCommit) {
             lookup.needed.clear();
             if tail.entry.meets(&lookup.held.wanted) {
                 lookup.needed.insert(tail.hash, Expected::Segment);
@@ -94,7 +96,7 @@ impl Lookup {
     /// The segment in `bytes`, if it belongs to this ledger.
     fn segment(&self, hash: ObjectHash, bytes: &[u8]) -> Result<Segment, LedgerError> {
         let segment = Segment::decode(bytes)?;
-        if segment.owner == self.owner {
+        if segment.owner == self.owner || is(Mutation::CopiedLedgerTaken) {
             return Ok(segment);
         }
         let (owner, ledger) = (Box::new(segment.owner), Box::new(self.owner.clone()));

@@ -5,6 +5,7 @@
 //! it stands: load, look up and decide anew.
 
 use icefall_manifest::{BatchManifest, DeadLetterFile, Offset, Partition, RecordId, RecordList};
+use icefall_mutations::{Mutation, is};
 
 use crate::held::{Held, Standing};
 use crate::index::{Index, LedgerObject};
@@ -57,7 +58,8 @@ impl RoundResult {
 impl Round {
     /// Begins a round on `ledger` with what a look-up of it found.
     pub fn new(ledger: Ledger, held: Held) -> Result<Self, LedgerError> {
-        if held.tail.as_ref().map(|tail| tail.hash) != ledger.newest_segment {
+        let newest = held.tail.as_ref().map(|tail| tail.hash);
+        if newest != ledger.newest_segment && !is(Mutation::TailOfLostCommit) {
             return Err(LedgerError::StaleLookup);
         }
         Ok(Self { ledger, held, accepted: Settlements::default(), dead_letters: vec![], changed: false })
@@ -90,11 +92,11 @@ impl Round {
             let ledger = Box::new(self.ledger.id.clone());
             return Err(LedgerError::OtherLedger { found: Box::new(found), ledger });
         }
-        if *table_uuid != batch.table_uuid {
+        if *table_uuid != batch.table_uuid && !is(Mutation::UuidIgnored) {
             let reason = Reason::OtherTable { named: batch.table_uuid, actual: *table_uuid };
             return Ok(Verdict::Quarantine(reason));
         }
-        if let Some(stop) = self.ledger.stop {
+        if let Some(stop) = self.ledger.stop.filter(|_| !is(Mutation::StopPassedOver)) {
             return Ok(Verdict::Stopped(stop));
         }
         let mut tally = Tally::default();
@@ -124,7 +126,8 @@ impl Round {
             return Err(LedgerError::NotToCommit { batch: batch.id, verdict: Box::new(verdict) });
         }
         let rows = batch.files.iter().flat_map(|file| file.records.iter()).map(|record| (Kind::Row, record));
-        let dead = batch.dead_letters.iter().flat_map(|file| file.records.iter());
+        let dead = batch.dead_letters.iter().filter(|_| !is(Mutation::LettersOutsideLedger));
+        let dead = dead.flat_map(|file| file.records.iter());
         let records = rows.chain(dead.map(|record| (Kind::DeadLetter, record))).collect();
         self.accepted.extend(records).map_err(LedgerError::Repeated)?;
         self.dead_letters.extend(batch.dead_letters.clone());
@@ -135,7 +138,7 @@ impl Round {
     /// Lets the source stand still in this table from now on, because of `conflict`. What the round
     /// accepted before stands.
     pub fn stop(&mut self, conflict: Conflict, now_ms: u64) {
-        if self.ledger.stop.is_none() {
+        if self.ledger.stop.is_none() && !is(Mutation::StopUnwritten) {
             self.ledger.stop =
                 Some(Stop { reason: StopReason::OtherRecord, since_ms: now_ms, struck: conflict });
             self.changed = true;
@@ -205,6 +208,18 @@ impl Round {
         overruled: Overruled,
         record: &RecordId,
     ) -> Result<Weight, LedgerError> {
+        let reached = |highest: &Offset| *highest >= record.offset;
+        if (is(Mutation::HighestForRecords) && view.highest.as_ref().is_some_and(reached))
+            || (is(Mutation::HighestOfLedger) && self.ledger.highest.values().any(reached))
+            || (is(Mutation::RangeForRecords)
+                && view
+                    .held
+                    .first()
+                    .zip(view.held.last())
+                    .is_some_and(|(first, last)| first.offset <= record.offset && reached(&last.offset)))
+        {
+            return Ok(Weight::Held(Evidence::Committed));
+        }
         let fresh = find(view.accepted, record.offset);
         if view.highest.is_none_or(|highest| highest < record.offset) {
             return Ok(self.compare(&[], fresh, overruled, record));
@@ -231,10 +246,13 @@ impl Round {
         }
         let present = |standing: &&Standing| standing.incarnation == self.ledger.incarnation;
         let current = held.iter().filter(present).map(|standing| standing.settled).chain(fresh);
-        if let Some(other) = current.clone().find(|settled| settled.encoding == record.encoding) {
+        let is_other =
+            |settled: &Settled| settled.encoding == record.encoding && !is(Mutation::OtherRecordFree);
+        if let Some(other) = current.clone().find(is_other) {
             return Weight::OtherRecord(conflict(record, other));
         }
-        let doubtful = held.iter().filter(|_| overruled != Overruled::OtherEncoding);
+        let proven = overruled == Overruled::OtherEncoding || is(Mutation::EncodingIgnored);
+        let doubtful = held.iter().filter(|_| !proven);
         let all = doubtful.map(|standing| standing.settled).chain(fresh);
         all.map(|settled| settled.encoding)
             .find(|encoding| *encoding != record.encoding)
@@ -256,7 +274,7 @@ fn sealed(
         return (vec![], before);
     }
     let (mut index, mut objects) = (Index::default(), Vec::new());
-    if let Some(tail) = before {
+    if let Some(tail) = before.filter(|_| !is(Mutation::IndexForgets)) {
         index = tail.index;
         objects = index.append(tail.entry);
     }
@@ -277,7 +295,8 @@ fn counts(settled: &Settlements) -> (usize, usize) {
 }
 
 fn is_same(settled: Settled, record: &RecordId) -> bool {
-    (settled.encoding, settled.fingerprint) == (record.encoding, record.fingerprint)
+    settled.encoding == record.encoding
+        && (settled.fingerprint == record.fingerprint || is(Mutation::FingerprintIgnored))
 }
 
 const fn conflict(record: &RecordId, held: Settled) -> Conflict {
@@ -350,9 +369,11 @@ impl Tally {
             return Verdict::Quarantine(reason);
         }
         match (free_count, held) {
+            (0, _) if is(Mutation::DuplicateCommitted) => Verdict::Commit,
             (0, _) if this_round => Verdict::Duplicate(Evidence::ThisRound),
             (0, _) => Verdict::Duplicate(Evidence::Committed),
             (_, 0) => Verdict::Commit,
+            _ if is(Mutation::TrimSkipped) => Verdict::Commit,
             _ => Verdict::Trim(free),
         }
     }
