@@ -7,10 +7,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use icefall_ledger::{
-    Evidence, Free, LedgerId, Overruled, Round, RoundResult, SnapshotMark, Verdict, Wanted,
-};
+use icefall_ledger::{Evidence, Free, Overruled, Round, RoundResult, SnapshotMark, Verdict, Wanted};
 use icefall_manifest::{BatchManifest, ClusterName, Source};
+use icefall_mutations::{Mutation, is};
 use icefall_queue::Receipt;
 
 use crate::Ports;
@@ -132,6 +131,7 @@ impl Planner<'_> {
     ) -> Result<Fate, TableFailure> {
         let (batch, overruled) = (&delivery.batch, delivery.overrules());
         Ok(match round.decide_overruled(batch, overruled).map_err(LedgerStoreError::from)? {
+            Verdict::Commit if is(Mutation::FreeDropped) => Fate::Settled,
             Verdict::Commit => match self.current(batch).await {
                 Ok(current) => {
                     // Looked at before, unless they were written anew.
@@ -144,6 +144,7 @@ impl Planner<'_> {
                 }
                 Err(fault) => damaged(fault)?,
             },
+            Verdict::Duplicate(_) if is(Mutation::DuplicateKept) => Fate::Waits { since_ms: u64::MAX },
             Verdict::Duplicate(Evidence::Committed) => Fate::Settled,
             Verdict::Duplicate(Evidence::ThisRound) => Fate::Repeated,
             Verdict::Trim(free) => match self.trim(batch, &free).await {
@@ -228,7 +229,7 @@ fn fit(
     clusters: &[ClusterName],
 ) -> Result<Option<FileGroup>, (Reason, String)> {
     let batch = &delivery.batch;
-    if batch.table_uuid != table.uuid() {
+    if batch.table_uuid != table.uuid() && !is(Mutation::UuidIgnored) {
         let detail = format!(
             "its files were written for table {}, the table of that name is {} now",
             batch.table_uuid,
@@ -245,12 +246,10 @@ fn fit(
         Err(AppendError::NoSchema(_) | AppendError::NoSpec(_)) => None,
         Err(fault) => return Err((Reason::BadMetrics, fault.to_string())),
     };
-    if delivery.overrules_reason(Reason::AnotherCluster) {
+    if delivery.overrules_reason(Reason::AnotherCluster) || is(Mutation::ClusterIgnored) {
         return Ok(files);
     }
-    let mut named = clusters.to_vec();
-    named.push(batch.source.cluster.clone());
-    match table.unnamed_twin(&batch.source, &named) {
+    match table.unnamed_twin(&batch.source, clusters) {
         Some(twin) => Err((Reason::AnotherCluster, format!("the table holds this topic as {twin}"))),
         None => Ok(files),
     }
@@ -275,11 +274,6 @@ impl<'a> Plan<'a> {
         self.settled_records.iter().copied()
     }
 
-    /// The ids of the ledgers that were consulted.
-    pub(crate) fn ledger_ids(&self) -> Vec<LedgerId> {
-        self.rounds.iter().map(|round| round.ledger().id().clone()).collect()
-    }
-
     /// What the commit of `mark` consists of; the fates are kept.
     pub(crate) fn settle(&mut self, mark: SnapshotMark) -> Result<Settlement, TableFailure> {
         let changed = std::mem::take(&mut self.rounds).into_iter().filter(Round::is_changed);
@@ -298,7 +292,8 @@ impl<'a> Plan<'a> {
     pub(crate) fn settled(&self) -> Vec<Receipt> {
         let settled =
             |fate: &Fate| matches!(fate, Fate::Settled | Fate::Committed | Fate::Trimmed | Fate::Repeated);
-        let receipts = self.fates.iter().filter(|(_, fate)| settled(fate));
+        let waits = |fate: &Fate| matches!(fate, Fate::Waits { .. }) && is(Mutation::StoppedAcknowledged);
+        let receipts = self.fates.iter().filter(|(_, fate)| settled(fate) || waits(fate));
         receipts.map(|(delivery, _)| delivery.message.receipt.clone()).collect()
     }
 
