@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use icefall_ledger::Overruled;
 use icefall_manifest::{BatchManifest, Branch, Message, Release, SpilledBatch, TableName};
+use icefall_mutations::{Mutation, is};
 use icefall_queue::{Receipt, Received};
 use icefall_store::StoreError;
 use icefall_tables::REPLAY;
@@ -75,6 +76,9 @@ pub(crate) async fn open(ports: &Ports, messages: Vec<Received>, sweep: Sweep) -
                     Some(due) => quarantine(ports, &mut inbox, message, due.reason, &chain(&store)).await,
                     None => inbox.waiting += 1,
                 }
+            }
+            Err(Unopened::NoBatch(_)) if is(Mutation::ForeignDropped) => {
+                inbox.quarantined.push(message.receipt)
             }
             Err(Unopened::NoBatch(detail)) => {
                 quarantine(ports, &mut inbox, message, Reason::NoBatchManifest, &detail).await;

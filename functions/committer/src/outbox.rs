@@ -18,6 +18,7 @@ use icefall_ledger::{
 use icefall_manifest::{
     Branch, DeadLetter, DeadLetterError, PipelineId, SchemaId, Source, SpecId, TableName, TableUuid,
 };
+use icefall_mutations::{Mutation, is};
 use icefall_store::{Location, LocationError, StoreError, file_io};
 use icefall_tables::{
     Append, AppendBuilder, AppendError, FileGroup, LedgerStore, LedgerStoreError, TableError, ident,
@@ -71,6 +72,10 @@ pub(crate) struct Progress(Option<Applied>);
 impl Progress {
     /// Drops from the round's outbox what is known to be applied.
     pub(crate) fn clear(&self, round: &mut Round, ledger: &LedgerId) -> Result<(), LedgerError> {
+        if is(Mutation::OutboxClearedEarly) {
+            let next = round.ledger().outbox().next_number();
+            return round.clear_outbox(EntryNumber(next.0.saturating_sub(1)));
+        }
         match &self.0 {
             Some(applied) => round.clear_outbox(applied.number(ledger)),
             None => Ok(()),
@@ -124,13 +129,16 @@ impl Outboxes<'_> {
             if mail.through.is_empty() {
                 return Ok(Progress(Some(applied)));
             }
-            for (ledger, number) in &mail.through {
+            for (ledger, number) in mail.through.iter().filter(|_| !is(Mutation::AppliedUnrecorded)) {
                 applied.advance(ledger, *number).map_err(ledger_failure)?;
             }
             let commit = self.build(&loaded, &applied, &mail.letters, attempt == 1).await?;
             match self.ports.catalog.commit(&self.ident()?, &commit).await {
                 CommitOutcome::Committed(after) => {
                     return self.delivered(&after.metadata, mail.letters.len()).await;
+                }
+                CommitOutcome::Unknown(_) if is(Mutation::DeliveryAssumed) => {
+                    return Ok(Progress(Some(applied)));
                 }
                 CommitOutcome::Conflict(reason) => {
                     self.ports.metrics.commit_conflict(self.table);
@@ -232,7 +240,9 @@ impl Outboxes<'_> {
                     Ok(letters) => mail.letters.extend(letters),
                     Err(fault) => {
                         error!(ledger = %ledger.id(), key = entry.key, error = &fault as &dyn std::error::Error, "dead letters can't be read; they and the later ones of this table wait");
-                        break;
+                        if !is(Mutation::UnreadableLettersPassed) {
+                            break;
+                        }
                     }
                 }
                 mail.through.insert(ledger.id().clone(), entry.number);

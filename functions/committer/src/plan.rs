@@ -8,9 +8,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use icefall_ledger::{
-    Discard, Evidence, Free, LedgerError, LedgerId, Round, RoundResult, SnapshotMark, Verdict, Wanted,
+    Discard, Evidence, Free, LedgerError, Round, RoundResult, SnapshotMark, Verdict, Wanted,
 };
 use icefall_manifest::{BatchManifest, ClusterName, RecordList, Source};
+use icefall_mutations::{Mutation, is};
 use icefall_queue::Receipt;
 
 use crate::Ports;
@@ -88,9 +89,11 @@ impl Planner<'_> {
         let mut plan =
             Plan { fates: Vec::new(), accepted: Vec::new(), settled_records: Vec::new(), rounds: Vec::new() };
         for (source, deliveries) in by_source(deliveries) {
+            let changed = plan.rounds.iter().filter(|round| round.is_changed());
+            let landing: Vec<Source> = changed.map(|round| round.ledger().id().source.clone()).collect();
             let mut open = Vec::new();
             for delivery in deliveries {
-                match fit(self.table, delivery, self.clusters) {
+                match fit(self.table, delivery, self.clusters, &landing) {
                     Ok(files) => open.push((delivery, files)),
                     Err((reason, detail)) => plan.fates.push((delivery, Fate::Quarantine(reason, detail))),
                 }
@@ -132,6 +135,7 @@ impl Planner<'_> {
     ) -> Result<Fate, TableFailure> {
         let batch = &delivery.batch;
         Ok(match decide(round, delivery).map_err(LedgerStoreError::from)? {
+            Verdict::Commit if is(Mutation::FreeDropped) => Fate::Settled,
             Verdict::Commit => match self.current(batch).await {
                 Ok(current) => {
                     // Looked at before, unless they were written anew.
@@ -144,6 +148,7 @@ impl Planner<'_> {
                 }
                 Err(fault) => damaged(fault)?,
             },
+            Verdict::Duplicate(_) if is(Mutation::DuplicateKept) => Fate::Waits { since_ms: u64::MAX },
             Verdict::Duplicate(Evidence::Committed) => Fate::Settled,
             Verdict::Duplicate(Evidence::ThisRound) => Fate::Repeated,
             Verdict::Trim(free) => match self.trim(batch, &free).await {
@@ -248,14 +253,15 @@ fn by_source(deliveries: &[Delivery]) -> BTreeMap<&Source, Vec<&Delivery>> {
 }
 
 /// The files of a batch manifest as the table's own, none if they have to be written anew first; or why it can't
-/// be decided for this table at all.
+/// be decided for this table at all. Sources that are `landing` in the same commit count as held.
 fn fit(
     table: &Table,
     delivery: &Delivery,
     clusters: &[ClusterName],
+    landing: &[Source],
 ) -> Result<Option<FileGroup>, (Reason, String)> {
     let batch = &delivery.batch;
-    if batch.table_uuid != table.uuid() {
+    if batch.table_uuid != table.uuid() && !is(Mutation::UuidIgnored) {
         let detail = format!(
             "its files were written for table {}, the table of that name is {} now",
             batch.table_uuid,
@@ -272,12 +278,10 @@ fn fit(
         Err(AppendError::NoSchema(_) | AppendError::NoSpec(_)) => None,
         Err(fault) => return Err((Reason::BadMetrics, fault.to_string())),
     };
-    if delivery.overrules_reason(Reason::AnotherCluster) {
+    if delivery.overrules_reason(Reason::AnotherCluster) || is(Mutation::ClusterIgnored) {
         return Ok(files);
     }
-    let mut named = clusters.to_vec();
-    named.push(batch.source.cluster.clone());
-    match table.unnamed_twin(&batch.source, &named) {
+    match table.unnamed_twin(&batch.source, clusters, landing) {
         Some(twin) => Err((Reason::AnotherCluster, format!("the table holds this topic as {twin}"))),
         None => Ok(files),
     }
@@ -302,11 +306,6 @@ impl<'a> Plan<'a> {
         self.settled_records.iter().copied()
     }
 
-    /// The ids of the ledgers that were consulted.
-    pub(crate) fn ledger_ids(&self) -> Vec<LedgerId> {
-        self.rounds.iter().map(|round| round.ledger().id().clone()).collect()
-    }
-
     /// What the commit of `mark` consists of; the fates are kept.
     pub(crate) fn settle(&mut self, mark: SnapshotMark) -> Result<Settlement, TableFailure> {
         let changed = std::mem::take(&mut self.rounds).into_iter().filter(Round::is_changed);
@@ -325,7 +324,8 @@ impl<'a> Plan<'a> {
     pub(crate) fn settled(&self) -> Vec<Receipt> {
         let settled =
             |fate: &Fate| matches!(fate, Fate::Settled | Fate::Committed | Fate::Trimmed | Fate::Repeated);
-        let receipts = self.fates.iter().filter(|(_, fate)| settled(fate));
+        let waits = |fate: &Fate| matches!(fate, Fate::Waits { .. }) && is(Mutation::StoppedAcknowledged);
+        let receipts = self.fates.iter().filter(|(_, fate)| settled(fate) || waits(fate));
         receipts.map(|(delivery, _)| delivery.message.receipt.clone()).collect()
     }
 

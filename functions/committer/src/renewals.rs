@@ -15,6 +15,7 @@ use std::time::Duration;
 use iceberg::spec::TableMetadata;
 use icefall_clock::Timestamp;
 use icefall_manifest::{BatchId, BatchManifest, TableUuid};
+use icefall_mutations::{Mutation, is};
 
 /// The table property that says, in milliseconds, how old an unreferenced file has to be for the table's
 /// clean-up to remove it.
@@ -34,14 +35,15 @@ pub(crate) fn is_stale(metadata: &TableMetadata, batch: &BatchManifest, now: Tim
 }
 
 fn is_dropped(metadata: &TableMetadata, batch: &BatchManifest) -> bool {
-    metadata.schema_by_id(batch.schema_id.0).is_none()
-        || metadata.partition_spec_by_id(batch.spec_id.0).is_none()
+    let is_known = metadata.schema_by_id(batch.schema_id.0).is_some()
+        && metadata.partition_spec_by_id(batch.spec_id.0).is_some();
+    !is_known && !is(Mutation::DroppedSpecIgnored)
 }
 
 fn is_old(metadata: &TableMetadata, batch: &BatchManifest, now: Timestamp) -> bool {
     let age = now.since(Timestamp::from_unix_ms(batch.made_at_ms));
     let stated = metadata.properties().get(LIMIT_KEY).and_then(|text| text.parse().ok());
-    age >= stated.map_or(LEAST_LIMIT, Duration::from_millis) / 2
+    age >= stated.map_or(LEAST_LIMIT, Duration::from_millis) / 2 && !is(Mutation::AgeIgnored)
 }
 
 impl Renewals {

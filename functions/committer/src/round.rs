@@ -9,6 +9,7 @@ use futures::StreamExt;
 use futures::stream;
 use icefall_clock::Timestamp;
 use icefall_manifest::{Branch, TableName};
+use icefall_mutations::{Mutation, is};
 use icefall_queue::{Receipt, Received};
 use serde_json::json;
 use tracing::{error, warn};
@@ -124,8 +125,12 @@ async fn settle_all(committer: &Committer, state: &mut State, messages: Vec<Rece
     });
     // Collected first: a stream that holds the closure itself is not known to be `Send`.
     let tables: Vec<_> = tables.collect();
-    let mut outcomes = stream::iter(tables).buffer_unordered(TABLES_AT_ONCE);
+    let at_once = if is(Mutation::BadTableBlocks) { 1 } else { TABLES_AT_ONCE };
+    let mut outcomes = stream::iter(tables).buffer_unordered(at_once);
     while let Some((table, branch, deliveries, outcome)) = outcomes.next().await {
+        if outcome.is_err() && is(Mutation::BadTableBlocks) {
+            break;
+        }
         note(committer, state, (table, branch), deliveries, outcome).await;
     }
     deliver(committer, state, deadline).await;
@@ -216,6 +221,9 @@ async fn sweep(
     let now = committer.ports.clock.now();
     let mut swept = Vec::new();
     for delivery in deliveries {
+        if is(Mutation::FailureAcknowledged) {
+            swept.push(delivery.message.receipt.clone());
+        }
         let Some(due) = state.sweep.due(&delivery.message, now) else { continue };
         let detail = crate::inbox::chain(failure);
         match put_batch_aside(&committer.ports, due.reason, due.copies, delivery, &detail).await {

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use iceberg::spec::TableMetadata;
 use icefall_catalog::{Commit, CommitOutcome, LoadedTable, Reason, Snapshots};
-use icefall_ledger::{Ledger, LedgerId, Lineage, RoundResult};
+use icefall_ledger::{Ledger, Lineage, RoundResult};
 use icefall_manifest::{Branch, ClusterName, Source, TableName};
+use icefall_mutations::{Mutation, is};
 use icefall_queue::Receipt;
 use icefall_store::file_io;
 use icefall_tables::{Append, AppendBuilder, LedgerStore, LedgerStoreError, Table, ident, summary};
@@ -117,15 +118,21 @@ impl Settler<'_> {
         let Self { ports, ledgers, renewals, clusters, progress, .. } = *self;
         let planner = Planner { ports, ledgers, renewals, clusters, progress, table: &table };
         let mut plan = planner.plan(deliveries).await?;
-        let ids = plan.ledger_ids();
         if !plan.is_changed() {
-            return self.carry_out(&table, &plan, &ids, false).await.map(Attempt::Done);
+            return self.carry_out(&table, &plan, false).await.map(Attempt::Done);
         }
         let commit = self.build(&table, &mut plan, is_first).await?;
+        if is(Mutation::AcknowledgedBeforeCommit) {
+            self.ports.queue.delete(&plan.settled()).await.ok();
+        }
         match self.ports.catalog.commit(&ident(name)?, &commit).await {
-            CommitOutcome::Committed(after) => {
-                self.committed(table, *after, &plan, &ids).await.map(Attempt::Done)
+            CommitOutcome::Conflict(_) if is(Mutation::ConflictIsSuccess) => {
+                self.carry_out(&table, &plan, false).await.map(Attempt::Done)
             }
+            CommitOutcome::Unknown(_) if is(Mutation::UnknownIsSuccess) => {
+                self.carry_out(&table, &plan, false).await.map(Attempt::Done)
+            }
+            CommitOutcome::Committed(after) => self.committed(table, *after, &plan).await.map(Attempt::Done),
             CommitOutcome::Conflict(reason) => {
                 self.ports.metrics.commit_conflict(name);
                 Ok(Attempt::Again("conflict", reason))
@@ -198,7 +205,8 @@ impl Settler<'_> {
         let mut settlement = plan.settle(key.into())?;
         let append = append(table, &mut settlement, is_first);
         for result in settlement.results {
-            self.ledgers.put(result.objects).await?;
+            let put = self.ledgers.put(result.objects).await;
+            put.or_else(|fault| if is(Mutation::SegmentUnsure) { Ok(()) } else { Err(fault) })?;
             self.ledgers.remember_tail(result.ledger.id(), result.tail);
         }
         Ok(builder.build(&append, key).await?)
@@ -209,14 +217,13 @@ impl Settler<'_> {
         table: Table,
         after: LoadedTable,
         plan: &Plan<'_>,
-        ids: &[LedgerId],
     ) -> Result<Settled, TableFailure> {
         let Table { name, branch, .. } = table;
         let table = Table::open(name, branch, after).map_err(LedgerStoreError::from)?;
         info!(table = %table.name, snapshot = head(&table.metadata, &table.branch), "committed");
         self.ports.metrics.snapshot_committed(&table.name);
         plan.settled_records().for_each(|records| self.ports.metrics.batch_committed(&table.name, records));
-        self.carry_out(&table, plan, ids, true).await
+        self.carry_out(&table, plan, true).await
     }
 
     /// What follows once the ledger in the current metadata stands as the plan says: the register,
@@ -225,13 +232,15 @@ impl Settler<'_> {
         &self,
         table: &Table,
         plan: &Plan<'_>,
-        ids: &[LedgerId],
         snapshot: bool,
     ) -> Result<Settled, TableFailure> {
-        for id in ids {
-            self.ledgers.register(id, &table.name.to_string()).await?;
+        let ledgers = table.readable_ledgers();
+        // Those that stand in the metadata, whoever wrote them: a committer may have died before it could. One
+        // that was consulted and stands nowhere yet must not be among them, since it would be missed from now on.
+        for ledger in &ledgers {
+            self.ledgers.register(ledger.id(), &table.name.to_string()).await?;
         }
-        let mut settled = Settled { receipts: plan.settled(), snapshot, ..Settled::default() };
+        let mut settled = Settled { receipts: plan.settled(), snapshot, ledgers, ..Settled::default() };
         for (delivery, fate) in &plan.fates {
             match fate {
                 Fate::Settled | Fate::Repeated => self.ports.metrics.duplicate_skipped(&table.name),
@@ -252,7 +261,6 @@ impl Settler<'_> {
             }
             self.renewals.forget(delivery.batch.id);
         }
-        settled.ledgers = table.readable_ledgers();
         settled.ledgers.iter().for_each(|ledger| self.report_stop(table, ledger));
         Ok(settled)
     }

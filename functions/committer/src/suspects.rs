@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use icefall_clock::Timestamp;
+use icefall_mutations::{Mutation, is};
 use icefall_queue::{MessageId, Received};
 use icefall_store::{Heartbeat, Suspect};
 
@@ -82,7 +83,7 @@ impl Suspects {
         let mut sorted = Sorted::default();
         let mut suspects: BTreeMap<usize, Vec<Received>> = BTreeMap::new();
         for message in messages {
-            match self.0.get(&message.id.0) {
+            match self.0.get(&message.id.0).filter(|_| !is(Mutation::SuspectsForgotten)) {
                 None => sorted.others.push(message),
                 Some(suspect) if suspect.alone.len() >= ROUNDS_ALONE => sorted.parked.push(message),
                 Some(suspect) => suspects.entry(suspect.crowd).or_default().push(message),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use icefall_clock::{Clock, Timestamp};
 use icefall_manifest::PipelineId;
+use icefall_mutations::{Mutation, is};
 use icefall_store::OpsBucket;
 use tokio::sync::Mutex;
 
@@ -41,6 +42,7 @@ impl Backpressure {
         let age = self.look(pipeline, ops, now).await?.map(|began| now.since(began));
         match age.filter(|age| *age > LIMIT) {
             None => Ok(()),
+            Some(_) if is(Mutation::StallIgnored) => Ok(()),
             Some(age) => {
                 Err(WriterError::Stalled { pipeline: pipeline.clone(), hours: age.as_secs() / 3600 })
             }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use icefall_convert::Converter;
 use icefall_manifest::{RecordId, TableName};
+use icefall_mutations::{Mutation, is};
 use icefall_records::{PartitionRecords, Record};
 use icefall_settings::{Route, Tombstones};
 use tracing::warn;
@@ -102,6 +103,7 @@ impl<'a> Sorted<'a> {
         self.newest_ms = self.newest_ms.max(record.timestamp_ms);
         match refusal {
             None => self.rows.push(id),
+            Some(_) if is(Mutation::BadRecordDropped) => {}
             Some(refusal) => self.refused.push(Refused { id, record, refusal }),
         }
     }

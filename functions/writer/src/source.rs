@@ -10,6 +10,7 @@ use icefall_datafile::NewDataFile;
 use icefall_manifest::{
     BatchFile, BatchId, BatchManifest, Branch, DeadLetterFile, RecordId, RecordList, Source, TableName,
 };
+use icefall_mutations::{Mutation, is};
 use icefall_records::PartitionRecords;
 use icefall_settings::Route;
 use icefall_store::Location;
@@ -82,7 +83,9 @@ fn written(topical: &Topical<'_>, converted: &Converted<'_>, ports: &Ports) -> R
     let files = if converted.rows.is_empty() {
         Vec::new()
     } else {
-        let unique = || ports.entropy.uuid_at(now).to_string();
+        let unique = || {
+            if is(Mutation::NamesReused) { "rows".to_owned() } else { ports.entropy.uuid_at(now).to_string() }
+        };
         let files = table.format.write(&converted.batch, &table.location, unique);
         files.map_err(|source| WriterError::DataFile { table: name.clone(), source })?
     };

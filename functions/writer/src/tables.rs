@@ -16,6 +16,7 @@ use icefall_clock::{Clock, Timestamp};
 use icefall_convert::{Converter, UnsupportedSchema};
 use icefall_datafile::FileFormat;
 use icefall_manifest::{SchemaId, SpecId, TableName, TableUuid};
+use icefall_mutations::{Mutation, is};
 use icefall_store::Location;
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -96,11 +97,15 @@ impl Tables {
         clock: &dyn Clock,
     ) -> Result<Arc<WritableTable>, WriterError> {
         let mut tables = self.0.lock().await;
-        if let Some(cached) = tables.get(name).filter(|cached| clock.now().since(cached.loaded_at) < MAX_AGE)
-        {
+        let is_young = |at: Timestamp| clock.now().since(at) < MAX_AGE || is(Mutation::TableNeverReloaded);
+        if let Some(cached) = tables.get(name).filter(|cached| is_young(cached.loaded_at)) {
             return Ok(Arc::clone(&cached.table));
         }
-        load_into(&mut tables, name, catalog, clock).await
+        let loaded = load_into(&mut tables, name, catalog, clock).await;
+        match tables.get(name) {
+            Some(old) if loaded.is_err() && is(Mutation::LetterForOutage) => Ok(Arc::clone(&old.table)),
+            _ => loaded,
+        }
     }
 
     /// The table loaded anew because records did not fit it; `None` when that was done lately, or when
@@ -113,10 +118,15 @@ impl Tables {
     ) -> Result<Option<Arc<WritableTable>>, WriterError> {
         let mut tables = self.0.lock().await;
         let before = match tables.get(name) {
+            Some(_) if is(Mutation::TableNeverReloaded) => return Ok(None),
             Some(cached) if clock.now().since(cached.loaded_at) < MIN_AGE => return Ok(None),
             cached => cached.map(|cached| Arc::clone(&cached.table)),
         };
-        let table = load_into(&mut tables, name, catalog, clock).await?;
+        let loaded = load_into(&mut tables, name, catalog, clock).await;
+        if loaded.is_err() && is(Mutation::LetterForOutage) {
+            return Ok(None);
+        }
+        let table = loaded?;
         Ok(Some(table).filter(|table| before.is_none_or(|before| !before.is_like(table))))
     }
 }

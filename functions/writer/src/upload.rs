@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use icefall_manifest::TableName;
+use icefall_mutations::{Mutation, is};
 use icefall_store::{Location, ObjectStore};
 
 use crate::WriterError;
@@ -31,5 +32,7 @@ pub(crate) async fn store_all(store: &Arc<dyn ObjectStore>, uploads: Vec<Upload>
 
 async fn put(store: Arc<dyn ObjectStore>, upload: Upload) -> Result<(), WriterError> {
     let Upload { table, location, body } = upload;
-    store.put(&location, body).await.map_err(|source| WriterError::Upload { table, source })
+    let stored = store.put(&location, body).await;
+    let stored = stored.or_else(|fault| if is(Mutation::QueuedBeforeStored) { Ok(()) } else { Err(fault) });
+    stored.map_err(|source| WriterError::Upload { table, source })
 }

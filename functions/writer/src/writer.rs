@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use bytes::Bytes;
 use futures::future::try_join;
 use icefall_manifest::{ClusterName, Source};
+use icefall_mutations::{Mutation, is};
 use icefall_records::{DecodeBuffer, EventError, KafkaEvent, PartitionRecords};
 use icefall_settings::Settings;
 use icefall_store::QuarantineEntry;
@@ -136,7 +137,11 @@ impl Writer {
             let Some(letters) = &topic.dead_letters else { continue };
             let failed = WriterError::ops("dead letters can't be stored");
             let put = self.ports.ops.put_dead_letters(letters.table_uuid, letters.id, letters.body.clone());
-            let key = put.await.map_err(failed)?;
+            let put = put.await;
+            if put.is_err() && is(Mutation::LettersUnstored) {
+                continue;
+            }
+            let key = put.map_err(failed)?;
             topic.dead_letters_stored(key);
         }
         Ok(())

@@ -8,6 +8,8 @@
 
 use std::collections::BTreeMap;
 
+use icefall_mutations::{Mutation, is};
+
 use crate::index::{Entry, decode_node};
 use crate::{Held, Ledger, LedgerError, LedgerId, ObjectHash, Segment, Tail, Wanted};
 
@@ -42,7 +44,7 @@ impl Lookup {
     #[must_use]
     pub fn with_tail(ledger: &Ledger, wanted: &Wanted, tail: Tail) -> Self {
         let mut lookup = Self::new(ledger, wanted);
-        if ledger.newest_segment() == Some(tail.hash) {
+        if ledger.newest_segment() == Some(tail.hash) || is(Mutation::TailOfLostCommit) {
             lookup.needed.clear();
             if tail.entry.meets(&lookup.held.wanted) {
                 lookup.needed.insert(tail.hash, Expected::Segment);
@@ -118,7 +120,7 @@ pub(crate) fn owned_segment(
     bytes: &[u8],
 ) -> Result<Segment, LedgerError> {
     let segment = Segment::decode(bytes)?;
-    if segment.owner == *owner {
+    if segment.owner == *owner || is(Mutation::CopiedLedgerTaken) {
         return Ok(segment);
     }
     let (owner, ledger) = (Box::new(segment.owner), Box::new(owner.clone()));

@@ -38,8 +38,9 @@ pub fn read_property_name(name: &str) -> Result<Option<(Branch, Source)>, Ledger
 }
 
 /// A source among `held`, those that a table has ledgers of, that is `source` under another cluster
-/// name which the settings (`named`) don't know. Then the cluster was most likely renamed, and its
-/// records would land a second time: the batch manifest is quarantined
+/// name, unless the settings (`named`) know both names. Then the cluster was most likely renamed, and its
+/// records would land a second time, those of a late batch manifest of the old name among them once the new
+/// name has landed first: the batch manifest is quarantined
 /// ([`Reason::UnnamedCluster`](crate::Reason::UnnamedCluster)).
 pub fn unnamed_twin<'a>(
     held: impl IntoIterator<Item = &'a Source>,
@@ -50,7 +51,7 @@ pub fn unnamed_twin<'a>(
         other.pipeline == source.pipeline
             && other.topic == source.topic
             && other.cluster != source.cluster
-            && !named.contains(&other.cluster)
+            && !(named.contains(&other.cluster) && named.contains(&source.cluster))
     })
 }
 
@@ -81,9 +82,11 @@ mod tests {
     }
 
     #[test]
-    fn a_twin_is_the_same_topic_under_a_cluster_name_that_nobody_names() {
+    fn a_twin_is_the_same_topic_under_another_cluster_name_unless_both_are_named() {
         let (old, new) = (source("old"), source("new"));
         assert_eq!(unnamed_twin([&old, &new], &new, &["new".try_into().expect("a name")]), Some(&old));
+        // The new name landed first, and what was made under the old one comes late.
+        assert_eq!(unnamed_twin([&new], &old, &["new".try_into().expect("a name")]), Some(&new));
         let both = ["new".try_into().expect("a name"), "old".try_into().expect("a name")];
         assert_eq!(unnamed_twin([&old, &new], &new, &both), None);
         assert_eq!(unnamed_twin([&new], &new, &[]), None);

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use icefall_manifest::{DeadLetterFile, Offset, Partition, RecordList};
+use icefall_mutations::{Mutation, is};
 use serde::{Deserialize, Serialize};
 
 use crate::{EntryNumber, LedgerError};
@@ -100,6 +101,9 @@ impl Outbox {
     pub(crate) fn clear_through(&mut self, applied: EntryNumber) -> Result<(), LedgerError> {
         self.entries = self.above(applied)?.to_vec();
         self.next = self.next.max(applied.next());
+        if self.entries.is_empty() && is(Mutation::NumbersReused) {
+            self.next = EntryNumber(1);
+        }
         Ok(())
     }
 }

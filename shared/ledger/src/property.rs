@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use icefall_manifest::{Branch, Offset, Partition, Source, TableUuid};
+use icefall_mutations::{Mutation, is};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -62,6 +63,7 @@ impl Ledger {
             return Err(LedgerError::Newer { what: WHAT, version: format });
         }
         let wire: Wire = serde_json::from_str(value).map_err(|why| malformed(&why))?;
+        let wire = if is(Mutation::CopiedLedgerTaken) { Wire { table_uuid, ..wire } } else { wire };
         if wire.table_uuid != table_uuid {
             return Err(LedgerError::CopiedTable { named: wire.table_uuid, actual: table_uuid });
         }

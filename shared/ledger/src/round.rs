@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use icefall_manifest::{BatchManifest, DeadLetterFile, Offset, Partition, RecordId, RecordList};
+use icefall_mutations::{Mutation, is};
 
 use crate::held::{Held, Standing};
 use crate::index::{Index, LedgerObject};
@@ -70,7 +71,8 @@ impl RoundResult {
 impl Round {
     /// Begins a round on `ledger` with what a look-up of it found.
     pub fn new(ledger: Ledger, held: Held) -> Result<Self, LedgerError> {
-        if held.tail.as_ref().map(|tail| tail.hash) != ledger.newest_segment {
+        let newest = held.tail.as_ref().map(|tail| tail.hash);
+        if newest != ledger.newest_segment && !is(Mutation::TailOfLostCommit) {
             return Err(LedgerError::StaleLookup);
         }
         Ok(Self { ledger, held, accepted: BTreeMap::new(), dead_letters: vec![], changed: false })
@@ -113,11 +115,11 @@ impl Round {
             let ledger = Box::new(self.ledger.id.clone());
             return Err(LedgerError::OtherLedger { found: Box::new(found), ledger });
         }
-        if *table_uuid != batch.table_uuid {
+        if *table_uuid != batch.table_uuid && !is(Mutation::UuidIgnored) {
             let reason = Reason::OtherTable { named: batch.table_uuid, actual: *table_uuid };
             return Ok(Verdict::Quarantine(reason));
         }
-        if let Some(stop) = self.ledger.stop {
+        if let Some(stop) = self.ledger.stop.filter(|_| !is(Mutation::StopPassedOver)) {
             return Ok(Verdict::Stopped(stop));
         }
         let mut tally = Tally::default();
@@ -143,7 +145,8 @@ impl Round {
     ) -> Result<(), LedgerError> {
         self.check(batch, Cause::Delivered(overruled))?;
         let rows = batch.files.iter().flat_map(|file| file.records.iter()).map(|record| (Kind::Row, record));
-        let dead = batch.dead_letters.iter().flat_map(|file| file.records.iter());
+        let dead = batch.dead_letters.iter().filter(|_| !is(Mutation::LettersOutsideLedger));
+        let dead = dead.flat_map(|file| file.records.iter());
         let records = rows.chain(dead.map(|record| (Kind::DeadLetter, record))).collect();
         let present = self.accepted.entry(self.ledger.incarnation).or_default();
         present.extend(records).map_err(LedgerError::Repeated)?;
@@ -203,7 +206,7 @@ impl Round {
     /// Lets the source stand still in this table from now on, because of `conflict`. What the round
     /// accepted before stands.
     pub fn stop(&mut self, conflict: Conflict, now_ms: u64) {
-        if self.ledger.stop.is_none() {
+        if self.ledger.stop.is_none() && !is(Mutation::StopUnwritten) {
             self.ledger.stop =
                 Some(Stop { reason: StopReason::OtherRecord, since_ms: now_ms, struck: conflict });
             self.changed = true;
@@ -277,6 +280,9 @@ impl Round {
     }
 
     fn weight(&self, view: &View<'_>, cause: Cause, record: &RecordId) -> Result<Weight, LedgerError> {
+        if self.is_concluded(view, record) {
+            return Ok(Weight::Held(Evidence::Committed));
+        }
         let is_above = view.highest.is_none_or(|highest| highest < record.offset);
         if !is_above && !self.held.wanted.contains(view.partition, record.offset) {
             return Err(LedgerError::NotLookedUp(*record));
@@ -288,6 +294,16 @@ impl Round {
             }
             Cause::Replayed => self.replay(held, record),
         })
+    }
+
+    /// Conclusions that are never drawn; see [`Mutation`].
+    fn is_concluded(&self, view: &View<'_>, record: &RecordId) -> bool {
+        let reached = |highest: &Offset| *highest >= record.offset;
+        let between =
+            |(first, last): (&Standing, &Standing)| first.offset <= record.offset && reached(&last.offset);
+        (is(Mutation::HighestForRecords) && view.highest.as_ref().is_some_and(reached))
+            || (is(Mutation::HighestOfLedger) && self.ledger.highest.values().any(reached))
+            || (is(Mutation::RangeForRecords) && view.held.first().zip(view.held.last()).is_some_and(between))
     }
 
     /// Weighs the row of a dead letter.
@@ -328,7 +344,7 @@ impl Round {
         if fresh.is_some_and(|settled| is_same(settled, record)) {
             return Weight::Held(Evidence::ThisRound);
         }
-        let alike = |settled: Settled| settled.encoding == record.encoding;
+        let alike = |settled: Settled| settled.encoding == record.encoding && !is(Mutation::OtherRecordFree);
         let present =
             |standing: &&Standing| standing.incarnation == self.ledger.incarnation && alike(standing.settled);
         let (copied, others): (Vec<&Standing>, Vec<&Standing>) =
@@ -340,7 +356,8 @@ impl Round {
         if !copied.is_empty() && overruled != Overruled::DiscardedCopy {
             return Weight::Copy;
         }
-        let doubtful = held.iter().filter(|_| overruled != Overruled::OtherEncoding);
+        let proven = overruled == Overruled::OtherEncoding || is(Mutation::EncodingIgnored);
+        let doubtful = held.iter().filter(|_| !proven);
         let all = doubtful.map(|standing| standing.settled).chain(fresh);
         all.map(|settled| settled.encoding)
             .find(|encoding| *encoding != record.encoding)
@@ -355,6 +372,7 @@ impl Round {
 
 /// The index that the segment after `tail` carries, and the nodes that it seals.
 pub(crate) fn grown(tail: Option<Tail>) -> (Index, Vec<LedgerObject>) {
+    let tail = tail.filter(|_| !is(Mutation::IndexForgets));
     let Some(Tail { mut index, entry, .. }) = tail else { return (Index::default(), Vec::new()) };
     let sealed = index.append(entry);
     (index, sealed)
@@ -387,7 +405,8 @@ fn counts(accepted: &BTreeMap<Incarnation, Settlements>) -> (usize, usize) {
 }
 
 fn is_same(settled: Settled, record: &RecordId) -> bool {
-    (settled.encoding, settled.fingerprint) == (record.encoding, record.fingerprint)
+    settled.encoding == record.encoding
+        && (settled.fingerprint == record.fingerprint || is(Mutation::FingerprintIgnored))
 }
 
 const fn conflict(record: &RecordId, held: Settled) -> Conflict {
@@ -467,9 +486,11 @@ impl Tally {
             return Verdict::Discard(Discard { free, copies });
         }
         match (free_count, held) {
+            (0, _) if is(Mutation::DuplicateCommitted) => Verdict::Commit,
             (0, _) if this_round => Verdict::Duplicate(Evidence::ThisRound),
             (0, _) => Verdict::Duplicate(Evidence::Committed),
             (_, 0) => Verdict::Commit,
+            _ if is(Mutation::TrimSkipped) => Verdict::Commit,
             _ => Verdict::Trim(free),
         }
     }

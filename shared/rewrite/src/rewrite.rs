@@ -12,6 +12,7 @@ use icefall_ledger::{Free, Rows};
 use icefall_manifest::{
     BatchFile, BatchManifest, DeadLetter, DeadLetterFile, RecordId, RecordList, SchemaId, SpecId, TableUuid,
 };
+use icefall_mutations::{Mutation, is};
 use icefall_store::{Location, ObjectStore, OpsBucket, StoreError};
 
 use crate::damage::{Damage, RewriteError, damaged};
@@ -144,6 +145,7 @@ impl Job<'_> {
         if let Some(letters) = &batch.dead_letters {
             rest.dead_letters = match free {
                 None => Some(letters.clone()),
+                Some(_) if is(Mutation::TrimDropsLetters) => None,
                 Some(free) => self.dead_letters(batch, letters, &free.dead_letters).await?,
             };
         }
@@ -239,9 +241,9 @@ fn get<T>(name: &str, answer: Result<T, StoreError>) -> Result<T, RewriteError> 
 }
 
 fn choose(rows: &RecordBatch, chosen: &Rows) -> Result<RecordBatch, Damage> {
-    let mut mask = vec![false; rows.num_rows()];
+    let mut mask = vec![is(Mutation::TrimInverted); rows.num_rows()];
     for range in chosen.ranges() {
-        mask.iter_mut().take(range.end).skip(range.start).for_each(|row| *row = true);
+        mask.iter_mut().take(range.end).skip(range.start).for_each(|row| *row = !*row);
     }
     Ok(filter_record_batch(rows, &BooleanArray::from(mask))?)
 }

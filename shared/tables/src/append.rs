@@ -25,6 +25,7 @@ use iceberg::{TableRequirement, TableUpdate};
 use icefall_catalog::Commit;
 use icefall_clock::{Clock, Entropy};
 use icefall_manifest::{Branch, DataFileEntry, SchemaId, SpecId};
+use icefall_mutations::{Mutation, is};
 use thiserror::Error;
 use uuid::Uuid;
 
@@ -197,17 +198,22 @@ impl<'a> AppendBuilder<'a> {
     fn commit(&self, append: &Append, snapshot: Snapshot, attempt: Uuid) -> Commit {
         let branch = append.branch.as_str().to_owned();
         let parent = self.metadata.snapshot_for_ref(&branch).map(|parent| parent.snapshot_id());
-        let requirements = vec![
+        let mut requirements = vec![
             TableRequirement::UuidMatch { uuid: self.metadata.uuid() },
             TableRequirement::RefSnapshotIdMatch { r#ref: branch.clone(), snapshot_id: parent },
         ];
+        requirements.truncate(if is(Mutation::NoSnapshotRequirement) { 1 } else { 2 });
+        requirements.drain(..usize::from(is(Mutation::NoUuidRequirement)));
         let reference = SnapshotReference::new(snapshot.snapshot_id(), self.retention(&branch));
         let mut updates = vec![
             TableUpdate::AddSnapshot { snapshot },
             TableUpdate::SetSnapshotRef { ref_name: branch, reference },
         ];
-        if !append.properties.is_empty() {
+        if !append.properties.is_empty() && !is(Mutation::LedgerNotInCommit) {
             updates.insert(0, TableUpdate::SetProperties { updates: append.properties.clone() });
+        }
+        if append.groups.is_empty() && is(Mutation::PropertyOnlyChange) {
+            updates.truncate(1);
         }
         Commit::new(requirements, updates, attempt)
     }

@@ -11,6 +11,7 @@ use icefall_ledger::{
     Ledger, LedgerError, LedgerId, Lineage, SnapshotId, property_name, read_property_name, unnamed_twin,
 };
 use icefall_manifest::{Branch, ClusterName, Source, TableName, TableUuid};
+use icefall_mutations::{Mutation, is};
 
 use crate::history::{compare, names};
 use crate::{LedgerStore, LedgerStoreError, TableError};
@@ -85,22 +86,30 @@ impl Table {
     /// The ledger of `source`: the one that stands in the metadata, or a new one where there has
     /// never been any. One that has gone missing is not begun anew.
     pub async fn ledger(&self, source: &Source, store: &LedgerStore) -> Result<Ledger, TableError> {
+        if is(Mutation::LedgerRolledBack) && !self.head_settled(source) {
+            return Ok(Ledger::new(self.ledger_id(source)));
+        }
         if let Some(read) = self.read(source) {
             return Ok(read.map_err(LedgerStoreError::from)?);
         }
         let id = self.ledger_id(source);
         let registered = store.is_registered(&id).await.map_err(LedgerStoreError::from)?;
-        if registered || self.head_settled(source) {
+        if (registered || self.head_settled(source)) && !is(Mutation::MissingLedgerIsNew) {
             return Err(TableError::LedgerMissing(Box::new(id)));
         }
         Ok(Ledger::new(id))
     }
 
-    /// A source of the same pipeline and topic that the table holds under a cluster name which the
-    /// settings do not know.
+    /// A source of the same pipeline and topic that the table holds, or that is `landing` in it, under a cluster
+    /// name which the settings do not know.
     #[must_use]
-    pub fn unnamed_twin(&self, source: &Source, named: &[ClusterName]) -> Option<&Source> {
-        unnamed_twin(self.properties.keys(), source, named)
+    pub fn unnamed_twin<'a>(
+        &'a self,
+        source: &Source,
+        named: &[ClusterName],
+        landing: &'a [Source],
+    ) -> Option<&'a Source> {
+        unnamed_twin(self.properties.keys().chain(landing), source, named)
     }
 
     /// The branch's newest snapshot; `None` if it has none.

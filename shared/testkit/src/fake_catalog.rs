@@ -7,6 +7,7 @@
 //! Time is the given clock's; table UUIDs follow from the order of creations.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use async_trait::async_trait;
@@ -17,6 +18,7 @@ use icefall_catalog::{
     Snapshots,
 };
 use icefall_clock::{Clock, Entropy};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::SeededEntropy;
@@ -44,35 +46,69 @@ struct State {
 /// One table as it stands.
 #[derive(Clone, Debug)]
 struct Entry {
-    metadata: Arc<TableMetadata>,
+    /// What shows all of its snapshots.
+    table: LoadedTable,
+    /// The same as a server would send it.
+    json: Arc<Value>,
     version: u32,
     /// What `snapshots=refs` shows of it, once somebody asked.
     referenced: Arc<OnceLock<LoadedTable>>,
 }
 
 impl Entry {
-    fn new(metadata: TableMetadata, version: u32) -> Self {
-        Self { metadata: Arc::new(metadata), version, referenced: Arc::default() }
+    fn new((metadata, json): (TableMetadata, Value), version: u32) -> Self {
+        let location = metadata_location(&metadata, version);
+        Self {
+            table: loaded(metadata, &json, location),
+            json: Arc::new(json),
+            version,
+            referenced: Arc::default(),
+        }
     }
 
-    fn metadata_location(&self) -> String {
-        format!("{}/metadata/v{}.metadata.json", self.metadata.location(), self.version)
+    fn metadata(&self) -> &Arc<TableMetadata> {
+        &self.table.metadata
     }
 
-    fn loaded(&self) -> LoadedTable {
-        loaded(Arc::clone(&self.metadata), self.metadata_location())
+    /// What a server answers to `snapshots=refs`.
+    fn referenced(&self) -> Result<LoadedTable, String> {
+        let (json, metadata) = (referenced_only(&self.json), self.metadata());
+        if json.get("snapshots") == self.json.get("snapshots") {
+            return Ok(self.table.clone());
+        }
+        let referenced = TableMetadata::deserialize(&json).map_err(|error| error.to_string())?;
+        Ok(loaded(referenced, &json, metadata_location(metadata, self.version)))
     }
 }
 
+fn metadata_location(metadata: &TableMetadata, version: u32) -> String {
+    format!("{}/metadata/v{version}.metadata.json", metadata.location())
+}
+
 /// A table as an answer carries it: its references are there in JSON alone, and it is as large as a server's would be.
-fn loaded(metadata: Arc<TableMetadata>, location: String) -> LoadedTable {
-    let answer_bytes = serde_json::to_vec(&*metadata).map_or(0, |body| body.len() as u64);
-    let references =
-        serde_json::to_value(&*metadata).ok().and_then(|mut json| json.get_mut("refs").map(Value::take));
+fn loaded(metadata: TableMetadata, json: &Value, location: String) -> LoadedTable {
     let references: Option<BTreeMap<String, SnapshotReference>> =
-        references.and_then(|references| serde_json::from_value(references).ok());
-    let table = LoadedTable::new(metadata, Arc::new(references.unwrap_or_default()), Some(location));
-    LoadedTable { answer_bytes, ..table }
+        json.get("refs").and_then(|references| BTreeMap::deserialize(references).ok());
+    let table =
+        LoadedTable::new(Arc::new(metadata), Arc::new(references.unwrap_or_default()), Some(location));
+    LoadedTable { answer_bytes: length(json), ..table }
+}
+
+/// How many bytes `json` has as a text.
+fn length(json: &Value) -> u64 {
+    struct Counted(u64);
+    impl Write for Counted {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len() as u64;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counted = Counted(0);
+    serde_json::to_writer(&mut counted, json).map_or(0, |()| counted.0)
 }
 
 impl FakeCatalog {
@@ -93,7 +129,7 @@ impl FakeCatalog {
     /// The table's current metadata, if it is there; no call is counted.
     #[must_use]
     pub fn peek(&self, table: &TableIdent) -> Option<Arc<TableMetadata>> {
-        self.state().tables.get(table).map(|entry| Arc::clone(&entry.metadata))
+        self.state().tables.get(table).map(|entry| Arc::clone(entry.metadata()))
     }
 
     /// All that was committed, in order; refused commits are not among them.
@@ -112,14 +148,15 @@ impl FakeCatalog {
         let mut state = self.state();
         let version = state.tables.get(table).map_or(0, |entry| entry.version) + 1;
         state.namespaces.insert(table.namespace().clone());
-        state.tables.insert(table.clone(), Entry::new(metadata, version));
+        let json = serde_json::to_value(&metadata).unwrap_or_default();
+        state.tables.insert(table.clone(), Entry::new((metadata, json), version));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn created(&self, table: &TableIdent, new: &NewTable) -> Result<TableMetadata, String> {
+    fn created(&self, table: &TableIdent, new: &NewTable) -> Result<(TableMetadata, Value), String> {
         let mut properties = new.properties.clone();
         let version = match properties.remove(FORMAT_VERSION).as_deref() {
             None | Some("2") => FormatVersion::V2,
@@ -150,14 +187,14 @@ impl FakeCatalog {
     ) -> Result<Entry, Box<CommitOutcome>> {
         let reason = |message: String| refusal(Operation::Commit, table, message);
         let conflict = |message| Box::new(CommitOutcome::Conflict(reason(message)));
-        let metadata = &entry.metadata;
+        let metadata = entry.metadata();
         for requirement in commit.requirements() {
             requirement.check(Some(metadata)).map_err(|error| conflict(text(error)))?;
         }
         if let Some(message) = stale_sequence_number(metadata, commit.updates()) {
             return Err(conflict(message));
         }
-        let builder = metadata.as_ref().clone().into_builder(Some(entry.metadata_location()));
+        let builder = metadata.as_ref().clone().into_builder(entry.table.metadata_location.clone());
         let applied =
             commit.updates().iter().cloned().try_fold(builder, |builder, update| update.apply(builder));
         let built = applied.and_then(TableMetadataBuilder::build).map_err(text);
@@ -178,14 +215,14 @@ impl Catalog for FakeCatalog {
         let entry = self.state().tables.get(table).cloned();
         let entry = entry.ok_or_else(|| CatalogError::NotFound(no_table(Operation::LoadTable, table)))?;
         if snapshots == Snapshots::All {
-            return Ok(entry.loaded());
+            return Ok(entry.table);
         }
         if let Some(referenced) = entry.referenced.get() {
             return Ok(referenced.clone());
         }
-        let metadata = referenced_only(&entry.metadata)
+        let referenced = entry
+            .referenced()
             .map_err(|message| CatalogError::Malformed(refusal(Operation::LoadTable, table, message)))?;
-        let referenced = loaded(Arc::new(metadata), entry.metadata_location());
         Ok(entry.referenced.get_or_init(|| referenced).clone())
     }
 
@@ -201,7 +238,7 @@ impl Catalog for FakeCatalog {
         let metadata =
             self.created(table, new).map_err(|message| CatalogError::Rejected(reason(&message)))?;
         let entry = Entry::new(metadata, 1);
-        let loaded = entry.loaded();
+        let loaded = entry.table.clone();
         state.tables.insert(table.clone(), entry);
         Ok(loaded)
     }
@@ -213,7 +250,7 @@ impl Catalog for FakeCatalog {
         };
         match self.committed(table, entry, commit) {
             Ok(entry) => {
-                let loaded = entry.loaded();
+                let loaded = entry.table.clone();
                 state.tables.insert(table.clone(), entry);
                 state.commits.push((table.clone(), commit.clone()));
                 CommitOutcome::Committed(Box::new(loaded))
@@ -289,10 +326,11 @@ fn updated_ms(metadata: &TableMetadata, updates: &[TableUpdate], now_ms: i64) ->
     added.fold(now_ms.max(metadata.last_updated_ms()), i64::max)
 }
 
-/// `metadata` as its JSON form brings it back, updated at `updated_ms`: the builder takes the system's time, for a
-/// branch that is set to an older snapshot too.
-fn stamped(metadata: &TableMetadata, updated_ms: i64) -> Result<TableMetadata, String> {
-    through_json(metadata, |fields| {
+/// `metadata` as its JSON form brings it back, and that form, updated at `updated_ms`: the builder takes the system's
+/// time, for a branch that is set to an older snapshot too.
+fn stamped(metadata: &TableMetadata, updated_ms: i64) -> Result<(TableMetadata, Value), String> {
+    let mut json = serde_json::to_value(metadata).map_err(|error| error.to_string())?;
+    if let Some(fields) = json.as_object_mut() {
         fields.insert("last-updated-ms".to_owned(), updated_ms.into());
         let log = fields.get_mut("snapshot-log").and_then(Value::as_array_mut);
         for entry in log.into_iter().flatten() {
@@ -302,32 +340,21 @@ fn stamped(metadata: &TableMetadata, updated_ms: i64) -> Result<TableMetadata, S
                 *time = updated_ms.into();
             }
         }
-    })
-}
-
-/// What a server answers to `snapshots=refs`.
-fn referenced_only(metadata: &TableMetadata) -> Result<TableMetadata, String> {
-    through_json(metadata, |fields| {
-        let refs = fields.get("refs").and_then(Value::as_object);
-        let ids =
-            refs.into_iter().flat_map(serde_json::Map::values).filter_map(|held| held.get("snapshot-id"));
-        let referenced: Vec<Value> = ids.cloned().collect();
-        if let Some(snapshots) = fields.get_mut("snapshots").and_then(Value::as_array_mut) {
-            snapshots
-                .retain(|snapshot| snapshot.get("snapshot-id").is_some_and(|id| referenced.contains(id)));
-        }
-    })
-}
-
-fn through_json(
-    metadata: &TableMetadata,
-    change: impl FnOnce(&mut serde_json::Map<String, Value>),
-) -> Result<TableMetadata, String> {
-    let mut json = serde_json::to_value(metadata).map_err(|error| error.to_string())?;
-    if let Some(fields) = json.as_object_mut() {
-        change(fields);
     }
-    serde_json::from_value(json).map_err(|error| error.to_string())
+    let metadata = TableMetadata::deserialize(&json).map_err(|error| error.to_string())?;
+    Ok((metadata, json))
+}
+
+/// A table's JSON form with the snapshots alone that references name.
+fn referenced_only(json: &Value) -> Value {
+    let mut json = json.clone();
+    let refs = json.get("refs").and_then(Value::as_object);
+    let ids = refs.into_iter().flat_map(serde_json::Map::values).filter_map(|held| held.get("snapshot-id"));
+    let referenced: Vec<Value> = ids.cloned().collect();
+    if let Some(snapshots) = json.get_mut("snapshots").and_then(Value::as_array_mut) {
+        snapshots.retain(|snapshot| snapshot.get("snapshot-id").is_some_and(|id| referenced.contains(id)));
+    }
+    json
 }
 
 #[cfg(test)]

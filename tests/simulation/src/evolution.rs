@@ -1,5 +1,6 @@
 //! What an operator changes about a table's columns and partitions while records are on their way.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use iceberg::TableUpdate;
@@ -67,6 +68,39 @@ impl World {
         let updates =
             vec![TableUpdate::AddSpec { spec: builder.build() }, TableUpdate::SetDefaultSpec { spec_id: -1 }];
         self.commit(name, &Commit::new(vec![], updates, self.parts.entropy.uuid()))
+    }
+
+    /// Removes schemas and partition specs that nothing of the table uses any more.
+    pub(crate) fn remove_unused(&mut self, index: usize) -> bool {
+        let Some((name, metadata)) = self.evolving(index) else { return false };
+        let Ok((schemas, specs)) = self.used(&metadata) else { return false };
+        let schemas =
+            metadata.schemas_iter().map(|schema| schema.schema_id()).filter(|id| !schemas.contains(id));
+        let specs =
+            metadata.partition_specs_iter().map(|spec| spec.spec_id()).filter(|id| !specs.contains(id));
+        let (mut schema_ids, mut spec_ids): (Vec<_>, Vec<_>) = (schemas.collect(), specs.collect());
+        schema_ids.sort_unstable();
+        spec_ids.sort_unstable();
+        if schema_ids.is_empty() && spec_ids.is_empty() {
+            return false;
+        }
+        let updates =
+            vec![TableUpdate::RemovePartitionSpecs { spec_ids }, TableUpdate::RemoveSchemas { schema_ids }];
+        self.commit(name, &Commit::new(vec![], updates, self.parts.entropy.uuid()))
+    }
+
+    /// Ids of the schemas and of the specs that the table or any of its snapshots uses.
+    fn used(&self, metadata: &TableMetadata) -> Result<(BTreeSet<i32>, BTreeSet<i32>), String> {
+        let mut schemas = BTreeSet::from([metadata.current_schema_id()]);
+        let mut specs = BTreeSet::from([metadata.default_partition_spec_id()]);
+        for snapshot in metadata.snapshots() {
+            schemas.extend(snapshot.schema_id());
+            for entry in self.readers.list(metadata, snapshot)?.entries() {
+                specs.insert(entry.partition_spec_id);
+                schemas.insert(self.readers.manifest(&entry.manifest_path)?.metadata().schema_id());
+            }
+        }
+        Ok((schemas, specs))
     }
 
     fn evolving(&self, index: usize) -> Option<(&'static str, Arc<TableMetadata>)> {

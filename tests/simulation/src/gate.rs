@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use icefall_testkit::Failure;
@@ -34,6 +35,8 @@ pub(crate) struct Gate {
     pub(crate) role: Role,
     /// Calls of each kind in the present invocation.
     counts: Mutex<BTreeMap<&'static str, u32>>,
+    /// Its process has opened a message that it dies of.
+    doomed: AtomicBool,
 }
 
 /// A call: of which part, what, and of what.
@@ -45,12 +48,17 @@ pub(crate) struct Call<'a> {
 
 impl Gate {
     pub(crate) fn new(sim: Arc<Sim>, process: ProcessId, role: Role) -> Arc<Self> {
-        Arc::new(Self { sim, process, role, counts: Mutex::default() })
+        Arc::new(Self { sim, process, role, counts: Mutex::default(), doomed: AtomicBool::new(false) })
     }
 
     /// Another invocation begins.
     pub(crate) fn begin(&self) {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// The process makes no further call.
+    pub(crate) fn doom(&self) {
+        self.doomed.store(true, Ordering::SeqCst);
     }
 
     /// Makes a call: `effect` is what it does, told whether only its first part is to be done.
@@ -60,6 +68,11 @@ impl Gate {
         effect: impl FnOnce(bool) -> Result<T, E> + Send + 'static,
         error: impl FnOnce(Failure) -> E + Send,
     ) -> Result<T, E> {
+        if self.doomed.load(Ordering::SeqCst) {
+            let first = self.sim.state().crashed.insert(self.process);
+            first.then(|| self.sim.strike(Fault::Poisoned));
+            return pending().await;
+        }
         let nth = self.count(call.name);
         let course = self.course(&call, nth);
         let answer = Arc::new(Mutex::new(None));

@@ -137,8 +137,8 @@ impl Kafka {
         logs().all(|log| log.committed == log.records.len())
     }
 
-    /// The event that delivers `numbers`.
-    pub(crate) fn event(&self, topic: usize, numbers: &[RecordNo]) -> String {
+    /// The event that delivers `numbers`, by way of a schema registry or not.
+    pub(crate) fn event(&self, topic: usize, numbers: &[RecordNo], registry: bool) -> String {
         let name = self.topics.get(topic).map_or("", |topic| topic.name);
         let mut map = String::new();
         let mut last = None;
@@ -149,7 +149,7 @@ impl Kafka {
                 Some(_) => write!(map, "],\"{name}-{}\":[", record.partition),
                 None => write!(map, "\"{name}-{}\":[", record.partition),
             };
-            map.push_str(&record.event_json(name));
+            map.push_str(&record.event_json(name, registry));
             last = Some(record.partition);
         }
         let end = if last.is_some() { "]" } else { "" };

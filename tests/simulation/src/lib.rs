@@ -11,6 +11,8 @@ mod evolution;
 mod gate;
 mod kafka;
 mod lie;
+#[cfg(feature = "mutations")]
+mod mutated;
 mod others;
 mod ports;
 mod post;
@@ -23,9 +25,12 @@ mod sim;
 mod tally;
 mod trace;
 mod verdict;
+mod watch;
 mod weather;
 mod world;
 
 pub use lie::Lie;
+#[cfg(feature = "mutations")]
+pub use mutated::{Caught, catch};
 pub use schedule::{Outcome, run, run_with};
 pub use tally::{CrashPoint, Fault, Tally};

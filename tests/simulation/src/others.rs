@@ -10,7 +10,7 @@ use iceberg::spec::{
     SnapshotRetention, Struct, Summary, TableMetadata, Type,
 };
 use iceberg::{TableRequirement, TableUpdate};
-use icefall_catalog::Commit;
+use icefall_catalog::{Catalog, Commit, NewTable};
 use icefall_clock::Entropy;
 use icefall_datafile::{FileFormat, read};
 use icefall_manifest::DataFileEntry;
@@ -18,7 +18,9 @@ use icefall_store::{Location, ObjectStore, file_io};
 
 use crate::account;
 use crate::ports::now;
-use crate::world::{DEAD_LETTERS, World, ident};
+use crate::tally::Fault;
+use crate::watch::LEDGERS;
+use crate::world::{Broken, DEAD_LETTERS, World, ident};
 
 const KEEP_ALL: SnapshotRetention = SnapshotRetention::Branch {
     min_snapshots_to_keep: None,
@@ -138,10 +140,7 @@ impl World {
         self.commit(table, &Commit::new(vec![], updates, self.parts.entropy.uuid()))
     }
 
-    /// Removes files that no snapshot names and that no waiting message speaks of.
-    ///
-    /// A real clean-up goes by age alone. Files that wait for longer than it leaves them are the age rule's business,
-    /// which rewrites them; a message that waits is spared here so that the two are not mixed up.
+    /// Removes files that no snapshot names, by their age alone.
     pub(crate) fn clean_up(&mut self) -> bool {
         let mut named = BTreeSet::new();
         for table in self.tables.iter().map(|table| table.name).chain([DEAD_LETTERS]) {
@@ -151,12 +150,11 @@ impl World {
                 named.extend(files);
             }
         }
-        let waiting = self.parts.post.waiting().join("\n");
         let mut removed = 0;
         for key in self.parts.lake.keys("lake", "") {
             let location = Location::s3("lake", key);
             let path = location.to_string();
-            let in_use = named.contains(&path) || waiting.contains(&path) || self.is_young(&path);
+            let in_use = named.contains(&path) || self.is_young(&path);
             if !in_use && let Some(body) = self.parts.lake.peek(&location) {
                 self.removed.insert(path, body);
                 removed += usize::from(self.parts.lake.remove(&location));
@@ -166,10 +164,10 @@ impl World {
         removed > 0
     }
 
-    /// Files are young while a batch that may still name them is under way.
+    /// The least age that S3 Tables' clean-up can be set to.
     fn is_young(&self, path: &str) -> bool {
         let born = self.parts.born.lock().unwrap_or_else(PoisonError::into_inner);
-        born.get(path).is_some_and(|born_ms| self.sim.now_ms() < born_ms + 12 * 3_600_000)
+        born.get(path).is_some_and(|born_ms| self.sim.now_ms() < born_ms + 24 * 3_600_000)
     }
 
     /// Commits a property of somebody else's.
@@ -202,6 +200,9 @@ impl World {
 
     /// Drops a table; the committer makes it again.
     pub(crate) fn drop_table(&mut self, index: usize) -> bool {
+        if self.broken.contains_key(&index) {
+            return false;
+        }
         let Some(name) = self.tables.get(index).map(|table| table.name) else { return false };
         let Some(metadata) = self.metadata(name) else { return false };
         let Some(rows) = self.row_numbers(&metadata, metadata.current_snapshot_id()) else { return false };
@@ -212,10 +213,97 @@ impl World {
         if let Some(table) = self.tables.get_mut(index) {
             let rolled_back = std::mem::take(&mut table.rolled_back);
             table.excused.extend(rows.into_iter().chain(posted).chain(rolled_back));
-            table.drops += 1;
+            (table.drops, table.dropped_ms) = (table.drops + 1, self.sim.now_ms());
             (table.grown_ms, table.widened_ms) = (None, None);
         }
         true
+    }
+
+    /// Drops a table and makes it again as it was, with the properties of the one before, its ledgers among them, or
+    /// without.
+    pub(crate) fn make_again(&mut self, index: usize, copied: bool) -> bool {
+        let Some(name) = self.tables.get(index).map(|table| table.name) else { return false };
+        let Some(metadata) = self.metadata(name) else { return false };
+        let is_ledger = |key: &str| key.starts_with(LEDGERS);
+        if copied && !metadata.properties().keys().any(|key| is_ledger(key)) {
+            return false;
+        }
+        if !self.drop_table(index) {
+            return false;
+        }
+        let mut new = NewTable::new(metadata.current_schema().as_ref().clone());
+        new.partition_spec = metadata.default_partition_spec().as_ref().clone().into_unbound();
+        let properties = metadata.properties().iter().filter(|(key, _)| copied || !is_ledger(key));
+        new.properties = properties.map(|(key, value)| (key.clone(), value.clone())).collect();
+        let made = now(self.parts.catalog.create_table(&ident(name), &new)).is_ok();
+        let now_ms = self.sim.now_ms();
+        self.sim.state().made_ms.insert(name.to_owned(), now_ms);
+        let schema = metadata.current_schema();
+        let is_wide = schema
+            .field_by_name("q")
+            .is_some_and(|field| *field.field_type == Type::Primitive(PrimitiveType::Long));
+        if let Some(table) = self.tables.get_mut(index) {
+            table.grown_ms = schema.field_by_name("extra").map(|_| now_ms);
+            table.widened_ms = is_wide.then_some(now_ms);
+        }
+        if copied {
+            self.broken.insert(index, Broken::Copied);
+        }
+        made
+    }
+
+    /// Unsets the property of one of a table's ledgers.
+    pub(crate) fn unset_ledger(&mut self, index: usize) -> bool {
+        let Some(table) = self.tables.get(index).map(|table| table.name) else { return false };
+        let Some(metadata) = self.metadata(table) else { return false };
+        let ledgers: BTreeSet<_> =
+            metadata.properties().iter().filter(|(name, _)| name.starts_with(LEDGERS)).collect();
+        let ledgers: Vec<_> = ledgers.into_iter().collect();
+        let Some((name, value)) = self.sim.rng.pick(&ledgers).copied() else { return false };
+        let (name, value) = (name.clone(), value.clone());
+        let updates = vec![TableUpdate::RemoveProperties { removals: vec![name.clone()] }];
+        let is_whole = !self.broken.contains_key(&index);
+        let done = is_whole && self.commit(table, &Commit::new(vec![], updates, self.parts.entropy.uuid()));
+        if done {
+            self.broken.insert(index, Broken::Unset { name, value });
+        }
+        done
+    }
+
+    /// An operator mends a table's ledgers: one that is absent is put back, copied ones are taken away.
+    pub(crate) fn mend(&mut self, index: usize) -> bool {
+        let Some(broken) = self.broken.remove(&index) else { return false };
+        let Some(table) = self.tables.get(index).map(|table| table.name) else { return false };
+        let Some(metadata) = self.metadata(table) else { return false };
+        let held = metadata.properties();
+        let update = match broken {
+            Broken::Unset { name, .. } if held.contains_key(&name) => return false,
+            Broken::Unset { name, value } => TableUpdate::SetProperties { updates: [(name, value)].into() },
+            Broken::Copied => {
+                let own = metadata.uuid().to_string();
+                let is_copy =
+                    |(name, value): &(&String, &String)| name.starts_with(LEDGERS) && !value.contains(&own);
+                let removals = held.iter().filter(is_copy).map(|(name, _)| name.clone()).collect();
+                TableUpdate::RemoveProperties { removals }
+            }
+        };
+        self.commit(table, &Commit::new(vec![], vec![update], self.parts.entropy.uuid()))
+    }
+
+    /// Others commit to a table while a commit is on its way there.
+    pub(crate) fn interfere(&mut self, table: &str) {
+        let index = self.tables.iter().position(|known| known.name == table);
+        let is_empty = self.metadata(table).is_some_and(|metadata| metadata.current_snapshot().is_none());
+        let done = match (index, self.sim.rng.within(0..4)) {
+            (Some(index), _) if is_empty => self.make_again(index, false),
+            (Some(index), 0 | 1) => self.roll_back(index),
+            (Some(_), 2) => self.compact(table),
+            _ => self.foreign_commit(table),
+        };
+        if done {
+            self.sim.event(&format!("{}: {table}", Fault::Interfered.text()));
+            self.sim.strike(Fault::Interfered);
+        }
     }
 
     fn row_numbers(&mut self, metadata: &TableMetadata, snapshot: Option<i64>) -> Option<BTreeSet<usize>> {

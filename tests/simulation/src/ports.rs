@@ -13,7 +13,7 @@ use icefall_catalog::{
     Catalog, CatalogError, Commit, CommitOutcome, LoadedTable, Namespace, NewTable, Operation, Snapshots,
 };
 use icefall_queue::{CommitQueue, QueueError, Receipt, Received};
-use icefall_store::{Location, ObjectMeta, ObjectStore, StoreError};
+use icefall_store::{Heartbeat, Location, ObjectMeta, ObjectStore, StoreError};
 use icefall_testkit::{Failure, FakeCatalog, FakeQueue, FakeStore, errors};
 
 use crate::gate::{Call, Gate};
@@ -21,6 +21,7 @@ use crate::lie::{Lie, unchecked};
 use crate::post::Post;
 use crate::sim::Sim;
 use crate::tally::Fault;
+use crate::watch;
 use crate::weather::Part;
 
 /// The answer of a fake, which never makes anybody wait.
@@ -28,6 +29,8 @@ use crate::weather::Part;
 pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     future.now_or_never().expect("fakes answer at once")
 }
+
+const CODEC_KEY: &str = "write.parquet.compression-codec";
 
 /// The catalog as one process reaches it.
 #[derive(Debug)]
@@ -37,6 +40,15 @@ pub(crate) struct SimCatalog {
 }
 
 impl SimCatalog {
+    /// Now and then others commit while a commit is on its way.
+    fn tempt(&self, table: &str) {
+        let sim = &self.gate.sim;
+        let is_calm = sim.state().weather.is_ended();
+        if !is_calm && sim.rng.chance(60) {
+            sim.state().interference = Some(table.to_owned());
+        }
+    }
+
     async fn call<T: Send + 'static>(
         &self,
         name: &'static str,
@@ -64,21 +76,38 @@ impl Catalog for SimCatalog {
     }
 
     async fn create_table(&self, table: &TableIdent, new: &NewTable) -> Result<LoadedTable, CatalogError> {
-        let (ident, new) = (table.clone(), new.clone());
-        let effect = move |inner: &FakeCatalog| now(inner.create_table(&ident, &new));
+        let (ident, mut new, sim) = (table.clone(), new.clone(), Arc::clone(&self.gate.sim));
+        // What a catalog gives to tables that don't say otherwise. Compression costs much of a schedule's time and
+        // plays no part in what is promised.
+        new.properties.entry(CODEC_KEY.to_owned()).or_insert_with(|| "uncompressed".to_owned());
+        let effect = move |inner: &FakeCatalog| {
+            let made = now(inner.create_table(&ident, &new));
+            if made.is_ok() {
+                let now_ms = sim.now_ms();
+                sim.state().made_ms.insert(ident.to_string(), now_ms);
+            }
+            made
+        };
         self.call("create-table", Operation::CreateTable, table.to_string(), effect).await
     }
 
     async fn commit(&self, table: &TableIdent, commit: &Commit) -> CommitOutcome {
         let (inner, sim) = (Arc::clone(&self.inner), Arc::clone(&self.gate.sim));
         let (ident, commit, name) = (table.clone(), commit.clone(), table.to_string());
+        self.tempt(&name);
         let call = Call { part: Part::Catalog, name: "commit", subject: &name };
         let effect = move |_: bool| {
-            let commit = match (sim.lie, inner.peek(&ident)) {
-                (Some(Lie::NoCompareAndSwap), Some(metadata)) => unchecked(&commit, &metadata),
+            let before = inner.peek(&ident);
+            let commit = match (sim.lie, &before) {
+                (Some(Lie::NoCompareAndSwap), Some(metadata)) => unchecked(&commit, metadata),
                 _ => commit,
             };
             let outcome = now(inner.commit(&ident, &commit));
+            if let (Some(before), CommitOutcome::Committed(after)) = (before, &outcome)
+                && let Some(fault) = watch::fault(&before, &after.metadata, &commit)
+            {
+                sim.violate(fault);
+            }
             sim.detail(&format!("  the catalog on {ident}: {}", outcome.name()));
             if matches!(outcome, CommitOutcome::Conflict(_)) {
                 sim.strike(Fault::RealConflict);
@@ -138,12 +167,21 @@ impl ObjectStore for SimStore {
     async fn put(&self, location: &Location, body: Bytes) -> Result<(), StoreError> {
         let place = location.clone();
         let (born, sim) = (Arc::clone(&self.born), Arc::clone(&self.gate.sim));
+        let deadly = self.names_poison(location, &body);
         let effect = move |inner: &FakeStore| {
+            if is_heartbeat(&place) {
+                let now_ms = sim.now_ms();
+                sim.state().heartbeat_ms = Some(now_ms);
+            }
             let mut born = born.lock().unwrap_or_else(PoisonError::into_inner);
             born.insert(place.to_string(), sim.now_ms());
             if is_lost(&sim, &place) { Ok(()) } else { now(inner.put(&place, body)) }
         };
-        self.call("put", icefall_store::Operation::Put, location, effect).await
+        let put = self.call("put", icefall_store::Operation::Put, location, effect).await;
+        if deadly {
+            self.gate.doom();
+        }
+        put
     }
 
     async fn get(&self, location: &Location) -> Result<Bytes, StoreError> {
@@ -163,6 +201,22 @@ impl ObjectStore for SimStore {
         let effect = move |inner: &FakeStore| now(inner.head(&place));
         self.call("head", icefall_store::Operation::Head, location, effect).await
     }
+}
+
+impl SimStore {
+    /// Whether this says that a round holds a message which its process will die of.
+    fn names_poison(&self, location: &Location, body: &[u8]) -> bool {
+        let poison = self.gate.sim.state().poison.clone();
+        if poison.is_empty() || !is_heartbeat(location) {
+            return false;
+        }
+        let heartbeat: Option<Heartbeat> = serde_json::from_slice(body).ok();
+        heartbeat.is_some_and(|heartbeat| heartbeat.holds.iter().any(|id| poison.contains(id)))
+    }
+}
+
+fn is_heartbeat(location: &Location) -> bool {
+    location.key().starts_with("heartbeat")
 }
 
 /// Whether a store that lies keeps this to itself.

@@ -28,6 +28,8 @@ use crate::world::{Parts, World};
 
 /// As many of each function run at once.
 const AT_ONCE: usize = 3;
+/// The twelve hours after which a writer takes nothing in, what it may remember of the heartbeat, and clocks that differ.
+const STALLED_MS: u64 = (12 * 60 + 2) * 60_000;
 
 /// All environments and what runs in them.
 #[derive(Debug, Default)]
@@ -56,6 +58,7 @@ struct Running {
     role: Role,
     work: LocalBoxFuture<'static, Result<String, String>>,
     woken: Arc<Woken>,
+    begun_ms: u64,
     killed_ms: u64,
     batch: Option<Batch>,
 }
@@ -137,7 +140,7 @@ impl World {
             return false;
         }
         let numbers = self.kafka.numbers(topic, &spans);
-        let event = self.kafka.event(topic, &numbers);
+        let event = self.kafka.event(topic, &numbers, self.registry);
         for no in &numbers {
             if let Some(record) = self.kafka.records.get_mut(*no) {
                 record.attempted = true;
@@ -184,8 +187,9 @@ impl World {
                 })
             }
         };
-        let (woken, killed_ms) = (Arc::default(), self.sim.now_ms() + limit_ms);
-        self.processes.running.insert(process, Running { role, work, woken, killed_ms, batch });
+        let begun_ms = self.sim.now_ms();
+        let (woken, killed_ms) = (Arc::default(), begun_ms + limit_ms);
+        self.processes.running.insert(process, Running { role, work, woken, begun_ms, killed_ms, batch });
         self.poll(process);
     }
 
@@ -249,6 +253,14 @@ impl World {
     }
 
     fn poll(&mut self, process: ProcessId) {
+        self.go_on(process);
+        let interference = self.sim.state().interference.take();
+        if let Some(table) = interference {
+            self.interfere(&table);
+        }
+    }
+
+    fn go_on(&mut self, process: ProcessId) {
         let Some(running) = self.processes.running.get_mut(&process) else { return };
         let waker = Waker::from(Arc::clone(&running.woken));
         let mut context = Context::from_waker(&waker);
@@ -269,9 +281,9 @@ impl World {
         self.processes.warm.remove(&process);
         let Some(running) = self.processes.running.remove(&process) else { return };
         self.sim.detail(&format!("{}-{} {how}", running.role.text(), process.0));
-        let Running { work, batch, .. } = running;
+        let Running { work, batch, begun_ms, .. } = running;
         drop(work);
-        self.settle_batch(batch, false);
+        self.settle_batch(batch, begun_ms, false);
     }
 
     fn end_invocation(&mut self, process: ProcessId, result: Result<String, String>) {
@@ -281,15 +293,32 @@ impl World {
             Ok(report) => self.sim.detail(&format!("{who} answers {report}")),
             Err(error) => self.sim.detail(&format!("{who} fails: {error}")),
         }
-        self.settle_batch(running.batch, succeeded);
+        if running.role == Role::Writer && succeeded {
+            self.check_stalled(&who, running.begun_ms);
+        }
+        self.settle_batch(running.batch, running.begun_ms, succeeded);
     }
 
-    fn settle_batch(&mut self, batch: Option<Batch>, succeeded: bool) {
+    /// A writer takes nothing in when no committer has given a sign of life for half a day.
+    fn check_stalled(&self, who: &str, begun_ms: u64) {
+        let heartbeat_ms = self.sim.state().heartbeat_ms;
+        if heartbeat_ms.is_some_and(|heartbeat_ms| begun_ms > heartbeat_ms + STALLED_MS) {
+            self.sim.violate(format!("STALLED {who} took a batch in, though nobody commits"));
+        }
+    }
+
+    fn settle_batch(&mut self, batch: Option<Batch>, begun_ms: u64, succeeded: bool) {
         let Some(Batch { topic, generation, spans, numbers }) = batch else { return };
         if succeeded {
+            let index = self.kafka.topics.get(topic).map_or(0, |topic| topic.table);
+            let mut table = self.tables.get_mut(index);
             for no in numbers {
                 if let Some(record) = self.kafka.records.get_mut(no) {
                     record.acknowledged = true;
+                }
+                // Answered for since its table was made anew: it has to stand in that.
+                if let Some(table) = table.as_mut().filter(|table| begun_ms >= table.dropped_ms) {
+                    table.excused.remove(&no);
                 }
             }
         }

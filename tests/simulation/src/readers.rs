@@ -45,6 +45,8 @@ pub(crate) struct Letter {
 #[derive(Debug)]
 pub(crate) struct Readers {
     store: Arc<FakeStore>,
+    /// Of each manifest list the manifests, and of each manifest the files.
+    lists: BTreeMap<String, Rc<Vec<String>>>,
     manifests: BTreeMap<String, Rc<Vec<String>>>,
     rows: BTreeMap<String, Rc<Vec<Row>>>,
     letters: BTreeMap<String, Rc<Vec<Letter>>>,
@@ -52,7 +54,13 @@ pub(crate) struct Readers {
 
 impl Readers {
     pub(crate) fn new(store: Arc<FakeStore>) -> Self {
-        Self { store, manifests: BTreeMap::new(), rows: BTreeMap::new(), letters: BTreeMap::new() }
+        Self {
+            store,
+            lists: BTreeMap::new(),
+            manifests: BTreeMap::new(),
+            rows: BTreeMap::new(),
+            letters: BTreeMap::new(),
+        }
     }
 
     /// The rows that `snapshot` shows, file by file.
@@ -100,9 +108,9 @@ impl Readers {
         snapshot: &Snapshot,
     ) -> Result<Vec<String>, String> {
         let mut named = vec![snapshot.manifest_list().to_owned()];
-        for manifest in self.list(table, snapshot)?.entries() {
-            named.push(manifest.manifest_path.clone());
-            named.extend(self.files_of(&manifest.manifest_path)?.iter().cloned());
+        for manifest in self.manifests_of(table, snapshot)?.iter() {
+            named.push(manifest.clone());
+            named.extend(self.files_of(manifest)?.iter().cloned());
         }
         Ok(named)
     }
@@ -121,12 +129,32 @@ impl Readers {
         self.store.peek(&location).ok_or_else(|| format!("a snapshot names {path}, which is not there"))
     }
 
-    fn data_files(&mut self, table: &TableMetadata, snapshot: &Snapshot) -> Result<Vec<String>, String> {
+    /// The data files of `snapshot`.
+    pub(crate) fn data_files(
+        &mut self,
+        table: &TableMetadata,
+        snapshot: &Snapshot,
+    ) -> Result<Vec<String>, String> {
         let mut files = Vec::new();
-        for manifest in self.list(table, snapshot)?.entries() {
-            files.extend(self.files_of(&manifest.manifest_path)?.iter().cloned());
+        for manifest in self.manifests_of(table, snapshot)?.iter() {
+            files.extend(self.files_of(manifest)?.iter().cloned());
         }
         Ok(files)
+    }
+
+    fn manifests_of(
+        &mut self,
+        table: &TableMetadata,
+        snapshot: &Snapshot,
+    ) -> Result<Rc<Vec<String>>, String> {
+        if let Some(manifests) = self.lists.get(snapshot.manifest_list()) {
+            return Ok(Rc::clone(manifests));
+        }
+        let read = self.list(table, snapshot)?;
+        let manifests: Rc<Vec<_>> =
+            Rc::new(read.entries().iter().map(|entry| entry.manifest_path.clone()).collect());
+        self.lists.insert(snapshot.manifest_list().to_owned(), Rc::clone(&manifests));
+        Ok(manifests)
     }
 
     fn files_of(&mut self, manifest: &str) -> Result<Rc<Vec<String>>, String> {

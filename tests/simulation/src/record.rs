@@ -86,8 +86,8 @@ impl Record {
             acknowledged: false,
         };
         match rng.within(0..100) {
-            0..76 => record.make_good(rng),
-            76..80 => record.make_big(rng),
+            0..74 => record.make_good(rng),
+            74..80 => record.make_big(rng),
             80..86 => record.fate = Fate::Tombstone,
             _ => record.make_bad(rng),
         }
@@ -150,8 +150,8 @@ impl Record {
         text
     }
 
-    /// The record as the event source mapping delivers it.
-    pub(crate) fn event_json(&self, topic: &str) -> String {
+    /// The record as the event source mapping delivers it, by way of a schema registry or not.
+    pub(crate) fn event_json(&self, topic: &str, registry: bool) -> String {
         let quoted = |bytes: &Option<Vec<u8>>| {
             bytes
                 .as_ref()
@@ -165,10 +165,15 @@ impl Record {
             let signed: Vec<_> = bytes.iter().map(|byte| byte.cast_signed().to_string()).collect();
             format!(r#"{{"h":[{}]}}"#, signed.join(","))
         });
+        let schema = if registry && self.value.is_some() {
+            r#","valueSchemaMetadata":{"dataFormat":"JSON","schemaId":"1"}"#
+        } else {
+            ""
+        };
         let Self { partition, offset, .. } = self;
         let timestamp = self.timestamp.unwrap_or(-1);
         format!(
-            r#"{{"topic":"{topic}","partition":{partition},"offset":{offset},"timestamp":{timestamp},"timestampType":"CREATE_TIME","key":{},"value":{value},"headers":[{header}]}}"#,
+            r#"{{"topic":"{topic}","partition":{partition},"offset":{offset},"timestamp":{timestamp},"timestampType":"CREATE_TIME","key":{},"value":{value},"headers":[{header}]{schema}}}"#,
             quoted(&self.key)
         )
     }

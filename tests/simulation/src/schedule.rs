@@ -6,7 +6,7 @@ use crate::account;
 use crate::lie::Lie;
 use crate::tally::{Fault, Tally};
 use crate::weather::Part;
-use crate::world::{DEAD_LETTERS, SettingsChoice, World};
+use crate::world::{CLUSTER, DEAD_LETTERS, SettingsText, World};
 
 const SECOND: u64 = 1_000;
 const MINUTE: u64 = 60 * SECOND;
@@ -63,10 +63,15 @@ enum Event {
     Drop,
     Settings,
     LongPause,
+    Poison,
+    Registry,
+    UnsetLedger,
+    Mend,
+    RemoveUnused,
 }
 
 /// How often each happens.
-const EVENT_WEIGHTS: [(u64, Event); 22] = [
+const EVENT_WEIGHTS: [(u64, Event); 27] = [
     (170, Event::Produce),
     (260, Event::Write),
     (30, Event::WriteAgain),
@@ -85,10 +90,15 @@ const EVENT_WEIGHTS: [(u64, Event); 22] = [
     (30, Event::RollBack),
     (10, Event::AddColumn),
     (10, Event::Widen),
-    (12, Event::ChangeSpec),
+    (16, Event::ChangeSpec),
     (4, Event::Drop),
     (15, Event::Settings),
-    (12, Event::LongPause),
+    (16, Event::LongPause),
+    (3, Event::Poison),
+    (3, Event::Registry),
+    (10, Event::UnsetLedger),
+    (25, Event::Mend),
+    (20, Event::RemoveUnused),
 ];
 
 /// Runs the schedule of `seed`.
@@ -110,6 +120,7 @@ pub fn run_with(seed: u64, lie: Option<Lie>) -> Outcome {
     }
     let events = world.sim.state().trace.events();
     let violation = world.drain().and_then(|()| account::check(&mut world)).err();
+    let violation = world.sim.state().violation.take().or(violation);
     let sim = std::sync::Arc::clone(&world.sim);
     let records = world.kafka.records.len() as u64;
     drop(world);
@@ -149,18 +160,44 @@ impl World {
             Event::Commit => {
                 self.invoke_committer();
             }
-            Event::Redeliver | Event::Shuffle | Event::OldMessage | Event::ForeignMessage => {
-                self.queue_event(event);
+            Event::Redeliver | Event::Shuffle | Event::OldMessage | Event::ForeignMessage | Event::Poison => {
+                self.queue_event(event)
             }
             Event::Outage => self.outage(),
             Event::TriggerRecreated | Event::TopicRecreated => self.kafka_event(event),
             Event::Settings => self.change_settings(),
+            Event::Registry => {
+                self.registry = !self.registry;
+                self.ever_switched = true;
+                self.sim.event(&format!("records come by way of a schema registry: {}", self.registry));
+                self.sim.strike(Fault::RegistrySwitched);
+            }
+            Event::LongPause if self.waits_for_operator() && self.sim.rng.chance(700) => self.fortnight(),
             Event::LongPause => {
                 self.sim.event("a long pause");
                 let end = self.sim.now_ms() + self.sim.rng.within(HOUR..60 * HOUR);
                 self.run_until(end);
             }
             table => self.table_event(table),
+        }
+    }
+
+    /// Whether a source stands still, or a table's ledgers are to be mended.
+    fn waits_for_operator(&self) -> bool {
+        let stopped = || {
+            let tables = self.tables.iter().filter_map(|table| self.metadata(table.name));
+            tables.into_iter().any(|metadata| account::has_stop(&metadata))
+        };
+        !self.broken.is_empty() || stopped()
+    }
+
+    /// No operator does anything for longer than the queue keeps messages, while committers go on.
+    fn fortnight(&mut self) {
+        self.sim.event("two weeks pass");
+        self.sim.strike(Fault::Fortnight);
+        for _ in 0..30 {
+            self.invoke_committer();
+            self.run_until(self.sim.now_ms() + 12 * HOUR);
         }
     }
 
@@ -199,6 +236,12 @@ impl World {
                 self.foreign_messages += 1;
                 queue.inject("{\"hello\":1}");
             }
+            Event::Poison => {
+                self.sim.event("a message that whoever opens it dies of");
+                self.foreign_messages += 1;
+                let id = queue.inject("{\"poison\":1}");
+                self.sim.state().poison.insert(id.0);
+            }
             _ => {}
         }
     }
@@ -233,16 +276,18 @@ impl World {
 
     fn change_settings(&mut self) {
         let rng = &self.sim.rng;
-        let skip = rng.chance(500);
-        let ever = (self.settings.ever_skipped, self.settings.ever_kept);
-        let most = *rng.pick(&[1, 3, 1000]).unwrap_or(&1000);
-        let settings = SettingsChoice::of(skip, ever, most, rng.within(0..5));
-        let interval = settings.commit_interval_s;
-        self.sim.event(&format!(
-            "deployed: tombstones skipped: {skip}, {most} messages a round, every {interval} s"
-        ));
+        let text = SettingsText {
+            tombstones_skipped: rng.chance(500),
+            max_messages: *rng.pick(&[1, 3, 1000]).unwrap_or(&1000),
+            commit_interval_s: rng.within(0..5),
+            cluster: if rng.chance(120) { "renamed" } else { CLUSTER },
+        };
+        self.sim.event(&format!("deployed: {text:?}"));
         self.sim.strike(Fault::SettingsChanged);
-        self.settings = settings;
+        if text.cluster != self.settings.text.cluster {
+            self.sim.strike(Fault::ClusterRenamed);
+        }
+        self.settings.change(text);
         self.forget_warm();
     }
 
@@ -260,6 +305,12 @@ impl World {
             Event::AddColumn => (self.add_column(index), Fault::ColumnAdded, name),
             Event::Widen => (self.widen_column(index), Fault::ColumnWidened, name),
             Event::ChangeSpec => (self.change_spec(index), Fault::SpecChanged, name),
+            Event::RemoveUnused => (self.remove_unused(index), Fault::UnusedRemoved, name),
+            Event::UnsetLedger => (self.unset_ledger(index), Fault::LedgerUnset, name),
+            Event::Mend => return self.mend_one(index),
+            Event::Drop if self.sim.rng.chance(400) => {
+                (self.make_again(index, true), Fault::LedgerCopied, name)
+            }
             _ => (self.drop_table(index), Fault::Dropped, name),
         };
         if done {
@@ -278,11 +329,28 @@ impl World {
             self.run_until(due.max(self.sim.now_ms()));
         }
         self.forget_warm();
+        // What waits for an operator stands in nobody else's way.
+        self.work_off()?;
+        (0..self.tables.len()).for_each(|index| self.mend_one(index));
+        self.work_off()?;
+        self.finish();
+        Ok(())
+    }
+
+    fn mend_one(&mut self, index: usize) {
+        let name = self.tables.get(index).map_or("", |table| table.name);
+        if self.broken.contains_key(&index) {
+            self.mend(index);
+            self.sim.event(&format!("an operator mends the ledgers of {name}"));
+        }
+    }
+
+    /// Lets writers and committers take turns until only that is left which waits for an operator.
+    fn work_off(&mut self) -> Result<(), String> {
         for _ in 0..MOST_ROUNDS {
             self.invoke_committer();
             self.run_to_idle(HOUR);
             if self.kafka.is_drained() && self.only_waits() {
-                self.finish();
                 return Ok(());
             }
             for topic in 0..self.kafka.topics.len() {
@@ -306,11 +374,17 @@ impl World {
         self.run_to_idle(HOUR);
     }
 
+    /// Whether the batch is for a table whose ledgers are to be mended.
+    fn is_broken(&self, batch: &icefall_manifest::BatchManifest) -> bool {
+        let name = batch.table.to_string();
+        self.broken.keys().any(|index| self.tables.get(*index).is_some_and(|table| table.name == name))
+    }
+
     /// Whether all that is queued waits for an operator.
     fn only_waits(&self) -> bool {
         use icefall_manifest::Message;
         self.parts.post.waiting().iter().all(|body| match Message::decode(body) {
-            Ok(Message::Batch(batch)) => account::stands_still(self, &batch),
+            Ok(Message::Batch(batch)) => self.is_broken(&batch) || account::stands_still(self, &batch),
             _ => false,
         })
     }

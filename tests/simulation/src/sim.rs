@@ -53,6 +53,16 @@ pub(crate) struct State {
     pub(crate) weather: Weather,
     pub(crate) tally: Tally,
     pub(crate) trace: Trace,
+    /// A table that a commit is on its way to, and that others shall commit to before.
+    pub(crate) interference: Option<String>,
+    /// Messages that whoever opens them dies of, by id.
+    pub(crate) poison: BTreeSet<String>,
+    /// When a committer last gave a sign of life.
+    pub(crate) heartbeat_ms: Option<u64>,
+    /// When each table that is there was made.
+    pub(crate) made_ms: BTreeMap<String, u64>,
+    /// The first thing that went wrong on the way.
+    pub(crate) violation: Option<String>,
 }
 
 /// What comes next.
@@ -77,6 +87,11 @@ impl Sim {
             weather: Weather::of(&rng),
             tally: Tally::default(),
             trace: Trace::new(clock.now().unix_ms()),
+            interference: None,
+            poison: BTreeSet::new(),
+            heartbeat_ms: None,
+            made_ms: BTreeMap::new(),
+            violation: None,
         };
         Arc::new(Self { clock, rng, lie, state: Mutex::new(state) })
     }
@@ -91,6 +106,12 @@ impl Sim {
 
     pub(crate) fn strike(&self, fault: Fault) {
         self.state().tally.strike(fault);
+    }
+
+    /// Notes what must never be.
+    pub(crate) fn violate(&self, violation: String) {
+        self.detail(&violation);
+        self.state().violation.get_or_insert(violation);
     }
 
     pub(crate) fn event(&self, text: &str) {

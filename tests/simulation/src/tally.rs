@@ -101,6 +101,22 @@ faults! {
     SpecChanged => "partition spec changed",
     /// A table that was dropped and made again.
     Dropped => "table dropped and made again",
+    /// A ledger's property that somebody unset.
+    LedgerUnset => "ledger's property unset by somebody",
+    /// A table made again with the properties of the one before.
+    LedgerCopied => "table made again with another's properties",
+    /// Schemas and specs that nothing uses.
+    UnusedRemoved => "unused schemas and specs removed",
+    /// Another commit between a load and the commit that rests on it.
+    Interfered => "others committed while a commit was on its way",
+    /// A message that whoever opens it dies of.
+    Poisoned => "committer died of a message",
+    /// Messages that wait for as long as a queue keeps them.
+    Fortnight => "messages waited for the queue's retention",
+    /// Records delivered in another encoding.
+    RegistrySwitched => "schema registry switched on or off",
+    /// Another name of the cluster.
+    ClusterRenamed => "cluster renamed in the settings",
     /// Other settings than before.
     SettingsChanged => "settings changed between two attempts",
     /// A commit that the catalog refused because of another one.

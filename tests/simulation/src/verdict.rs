@@ -1,5 +1,7 @@
 //! Whether a record stands where it must, as what it must, with what it must hold.
 
+use std::collections::BTreeMap;
+
 use crate::account::Account;
 use crate::readers::{Letter, Row};
 use crate::record::{Fate, Record};
@@ -10,10 +12,27 @@ const CACHED_MS: u64 = 61_000;
 
 /// Judges every record by the account.
 pub(crate) fn judge(world: &World, account: &Account) -> Result<(), String> {
+    one_at_a_place(world, account)?;
     for record in &world.kafka.records {
         let Some((index, table)) = table_of(world, record) else { continue };
         let judgement = Judgement { world, account, record, table, index };
         judgement.run().map_err(|fault| format!("{fault}\n  record {record:?}\n  table {table:?}"))?;
+    }
+    Ok(())
+}
+
+/// Two records stand at one offset only when an operator has accepted the other one, which none does here.
+fn one_at_a_place(world: &World, account: &Account) -> Result<(), String> {
+    let mut places = BTreeMap::new();
+    for record in &world.kafka.records {
+        let stands = account.rows.contains_key(&record.no) || account.letters.contains_key(&record.no);
+        if !stands || table_of(world, record).is_none_or(|(_, table)| table.drops > 0) {
+            continue;
+        }
+        let place = (record.topic, record.partition, record.offset);
+        if let Some(other) = places.insert(place, record.no) {
+            return Err(format!("UNDECIDED records {other} and {} both stand at {place:?}", record.no));
+        }
     }
     Ok(())
 }

@@ -100,7 +100,8 @@ impl Weather {
             let (effect_after_ms, told, fault) = (None, Some(*failure), Some(Fault::Outage));
             return Course { effect_after_ms, told, fault, ..quick };
         }
-        if rng.chance(self.slow_per_thousand) {
+        let slow_rate = if call == "commit" { self.slow_per_thousand * 6 } else { self.slow_per_thousand };
+        if rng.chance(slow_rate) {
             return slow(rng, quick);
         }
         // There are many more receives than other calls, and few of those that matter most.

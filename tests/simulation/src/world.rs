@@ -1,7 +1,7 @@
 //! The parts of one schedule, and what is known of its tables.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -36,8 +36,22 @@ pub(crate) struct World {
     pub(crate) readers: Readers,
     /// What a table's clean-up took away, for the account at the end.
     pub(crate) removed: BTreeMap<String, Bytes>,
-    /// Whether a message was put in that is no batch manifest.
+    /// How many messages were put in that are no batch manifest.
     pub(crate) foreign_messages: usize,
+    /// Whether records are delivered by way of a schema registry.
+    pub(crate) registry: bool,
+    pub(crate) ever_switched: bool,
+    /// Tables whose ledgers an operator has to mend, by index.
+    pub(crate) broken: BTreeMap<usize, Broken>,
+}
+
+/// What somebody did to a table's ledgers.
+#[derive(Clone, Debug)]
+pub(crate) enum Broken {
+    /// A ledger's property was unset.
+    Unset { name: String, value: String },
+    /// The table was made with the properties of the one before.
+    Copied,
 }
 
 /// The parts that processes reach through their ports.
@@ -63,53 +77,82 @@ pub(crate) struct Table {
     pub(crate) widened_ms: Option<u64>,
     pub(crate) ever_widened: bool,
     pub(crate) drops: usize,
+    /// When it was dropped last.
+    pub(crate) dropped_ms: u64,
     /// Records whose rows an operator rolled back: they must not be seen again.
     pub(crate) rolled_back: BTreeSet<RecordNo>,
     /// Records that went with a dropped table: they may be missing, and may come anew.
     pub(crate) excused: BTreeSet<RecordNo>,
 }
 
+/// The name that the cluster has as long as nobody renames it.
+pub(crate) const CLUSTER: &str = "local";
+
 /// The settings that new environments get.
 #[derive(Clone, Debug)]
 pub(crate) struct SettingsChoice {
     pub(crate) ever_skipped: bool,
     pub(crate) ever_kept: bool,
-    pub(crate) commit_interval_s: u64,
+    pub(crate) ever_renamed: bool,
+    pub(crate) text: SettingsText,
     pub(crate) parsed: Settings,
+}
+
+/// What differs between settings.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct SettingsText {
+    pub(crate) tombstones_skipped: bool,
+    pub(crate) max_messages: u64,
+    pub(crate) commit_interval_s: u64,
+    pub(crate) cluster: &'static str,
 }
 
 impl SettingsChoice {
     fn new(sim: &Sim) -> Self {
-        let skip = sim.rng.chance(500);
-        Self::of(skip, (skip, !skip), 1000, sim.rng.within(0..3))
+        let tombstones_skipped = sim.rng.chance(500);
+        let text = SettingsText {
+            tombstones_skipped,
+            max_messages: 1000,
+            commit_interval_s: sim.rng.within(0..3),
+            cluster: CLUSTER,
+        };
+        let (ever_skipped, ever_kept) = (tombstones_skipped, !tombstones_skipped);
+        Self { ever_skipped, ever_kept, ever_renamed: false, text, parsed: text.parsed() }
     }
 
-    /// Settings with these choices; `ever` says whether tombstones were ever skipped, and whether ever kept.
-    #[expect(clippy::expect_used, reason = "settings that don't parse are a fault of the simulation")]
-    pub(crate) fn of(skip: bool, ever: (bool, bool), max_messages: u64, commit_interval_s: u64) -> Self {
-        let text = text(skip, max_messages, commit_interval_s);
-        let parsed = Settings::parse(&text, &Environment::default()).expect("the settings are good");
-        let (ever_skipped, ever_kept) = (ever.0 || skip, ever.1 || !skip);
-        Self { ever_skipped, ever_kept, commit_interval_s, parsed }
+    /// Other settings from now on.
+    pub(crate) fn change(&mut self, text: SettingsText) {
+        self.ever_skipped |= text.tombstones_skipped;
+        self.ever_kept |= !text.tombstones_skipped;
+        self.ever_renamed |= text.cluster != CLUSTER;
+        (self.text, self.parsed) = (text, text.parsed());
     }
 }
 
-/// The settings file.
-fn text(skip_tombstones: bool, max_messages: u64, commit_interval_s: u64) -> String {
-    let tombstones = if skip_tombstones { "skip" } else { "dead-letter" };
-    let columns = r#"{ name = "id", type = "long", required = true },
+impl SettingsText {
+    /// What the settings file says, read once for all schedules.
+    #[expect(clippy::expect_used, reason = "settings that don't parse are a fault of the simulation")]
+    fn parsed(self) -> Settings {
+        static READ: Mutex<BTreeMap<SettingsText, Settings>> = Mutex::new(BTreeMap::new());
+        let read = || Settings::parse(&self.file(), &Environment::default()).expect("the settings are good");
+        READ.lock().unwrap_or_else(PoisonError::into_inner).entry(self).or_insert_with(read).clone()
+    }
+
+    fn file(self) -> String {
+        let Self { tombstones_skipped, max_messages, commit_interval_s, cluster } = self;
+        let tombstones = if tombstones_skipped { "skip" } else { "dead-letter" };
+        let columns = r#"{ name = "id", type = "long", required = true },
         { name = "p", type = "int", required = true }, { name = "o", type = "long", required = true },
         { name = "n", type = "long" }, { name = "s", type = "string" }, { name = "q", type = "int" }"#;
-    // Compression costs much of a schedule's time and plays no part in what is promised.
-    let properties = r#"{ "write.parquet.compression-codec" = "uncompressed" }"#;
-    format!(
-        r#"
+        let properties = r#"{ "commit.manifest.min-count-to-merge" = "5" }"#;
+        format!(
+            r#"
 pipeline = "sim"
 catalog = {{ uri = "http://127.0.0.1:1", warehouse = "lake" }}
 store = {{ region = "us-east-1" }}
 ops = {{ bucket = "ops", region = "us-east-1" }}
 queue = {{ url = "http://127.0.0.1:1/0/q", region = "us-east-1" }}
-kafka = {{ cluster = "local" }}
+kafka = {{ cluster = "{cluster}" }}
 committer = {{ linger = "1s", commit_interval = "{commit_interval_s}s", max_messages = {max_messages} }}
 table = [
     {{ name = "lake.clicks", columns = [{columns}], properties = {properties} }},
@@ -121,7 +164,8 @@ route = [
     {{ topic = "orders", table = "lake.orders", tombstones = "{tombstones}" }},
 ]
 "#
-    )
+        )
+    }
 }
 
 impl World {
@@ -144,6 +188,7 @@ impl World {
             widened_ms: None,
             ever_widened: false,
             drops: 0,
+            dropped_ms: 0,
             rolled_back: BTreeSet::new(),
             excused: BTreeSet::new(),
         };
@@ -157,6 +202,9 @@ impl World {
             readers: Readers::new(lake),
             removed: BTreeMap::new(),
             foreign_messages: 0,
+            registry: false,
+            ever_switched: false,
+            broken: BTreeMap::new(),
         }
     }
 

@@ -45,6 +45,16 @@ pub(crate) fn functions() -> Result<(), StepFailed> {
     build("Building the writer and the committer", &["build", "--workspace", "--bins", "--examples"])
 }
 
+/// What promises can be broken in on purpose: one program, of a name of its own. The functions are not built here,
+/// since what lies under their names would be as breakable.
+const MUTATIONS: [&str; 6] =
+    ["build", "--workspace", "--features", "icefall-simulation/mutations", "--bin", "simulate-mutations"];
+
+/// The fault simulation with promises that can be broken on purpose.
+pub(crate) fn mutations() -> Result<(), StepFailed> {
+    build("Building the fault simulation with promises that can be broken", &MUTATIONS)
+}
+
 /// Writer, committer and every test, so that nothing compiles while a stack is up. `all`: also the tests that need
 /// Java.
 pub(crate) fn everything_tested(all: bool) -> Result<(), StepFailed> {
@@ -85,6 +95,12 @@ fn build(title: &str, arguments: &[&str]) -> Result<(), StepFailed> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_built_breakable_under_another_name() {
+        let programs = MUTATIONS.iter().skip_while(|word| **word != "--bin").skip(1);
+        assert_eq!(programs.collect::<Vec<_>>(), [&"simulate-mutations"]);
+    }
 
     #[test]
     fn only_what_describes_this_package_is_kept_from_cargo() {

@@ -35,6 +35,7 @@ cargo xtask <command>
                                                every test, on a stack of its own; --all: also those that need Java;
                                                --builds: only the release builds by SAM and cargo-lambda
   simulate [--seeds N] [--seed S] [--sabotage]  writer and committer over parts that fail in every way, from one seed
+           [--mutations [--seeds N] [NAME...]]  promises broken on purpose in the shipped code: each has to be noticed
   bench [--json]                               the benchmarks, on release builds
   fuzz  [TARGET...] [--seconds N]              the fuzz targets of tests/fuzz, 60 seconds each
   lint                                         formatting, clippy and docs, with no warning allowed
@@ -85,6 +86,10 @@ fn run(command: &str, arguments: &[OsString]) -> Result<ExitCode, StepFailed> {
             build::everything_tested(all)?;
             Err(tools.hand_over("icefall_local", command, arguments))
         }
+        "simulate" if asks_for_mutations(arguments) => {
+            build::mutations()?;
+            Err(build::hand_over("simulate-mutations", arguments))
+        }
         "simulate" => {
             build::functions()?;
             Err(build::hand_over("simulate", arguments))
@@ -122,6 +127,10 @@ fn asks_for_builds(arguments: &[OsString]) -> bool {
     own_arguments(arguments).any(|argument| argument == "--builds")
 }
 
+fn asks_for_mutations(arguments: &[OsString]) -> bool {
+    own_arguments(arguments).any(|argument| argument == "--mutations")
+}
+
 fn asks_for_apache_kafka(arguments: &[OsString]) -> bool {
     let mut left = own_arguments(arguments).skip_while(|argument| !argument.starts_with("--kafka"));
     match left.next() {
@@ -151,5 +160,7 @@ mod tests {
         assert!(!asks_for_apache_kafka(&arguments("ledger -- --kafka apache")));
         assert!(asks_for_all(&arguments("--all ledger")));
         assert!(!asks_for_all(&arguments("ledger -- --all")));
+        assert!(asks_for_mutations(&arguments("--seeds 10 --mutations")));
+        assert!(!asks_for_mutations(&arguments("--seeds 10")));
     }
 }

@@ -11,6 +11,7 @@ mod measures;
 mod merging;
 mod other_engine;
 mod queue_trigger;
+mod register;
 mod scale;
 mod slow_catalog;
 mod suspects;

@@ -24,6 +24,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::future::{Either, select};
 use iceberg::spec::{Manifest, ManifestFile};
+use icefall_mutations::{Mutation, is};
 use thiserror::Error;
 use tracing::{info, warn};
 use uuid::Uuid;
@@ -144,7 +145,8 @@ impl AppendBuilder<'_> {
             return Ok(None);
         }
         let (created, replaced) = (written.len(), taken.len());
-        let kept = manifests.iter().filter(|manifest| !taken.contains(&manifest.manifest_path));
+        let goes_on = |path: &String| !taken.contains(path) || is(Mutation::MergedKept);
+        let kept = manifests.iter().filter(|manifest| goes_on(&manifest.manifest_path));
         let manifests = written.into_iter().chain(kept.cloned()).collect();
         Ok(Some(Merged { manifests, created, replaced, entries }))
     }
