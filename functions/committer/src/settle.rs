@@ -146,7 +146,7 @@ impl Settler<'_> {
     }
 
     /// The table, on a branch whose history continues the ledgers that the deliveries ask for. Most branches' newest
-    /// snapshot is the ledger's own; otherwise all snapshots are loaded and looked at.
+    /// snapshot is the ledger's own; otherwise, and for a source that is new, all snapshots are loaded and looked at.
     async fn load(
         &self,
         name: &TableName,
@@ -154,7 +154,8 @@ impl Settler<'_> {
         deliveries: &[Delivery],
     ) -> Result<Table, TableFailure> {
         let table = self.open(name, branch, Snapshots::Refs).await?;
-        if self.doubtful(&table, deliveries).is_empty() {
+        let is_told = |delivery: &Delivery| table.tells_of(&delivery.batch.source);
+        if self.doubtful(&table, deliveries).is_empty() && deliveries.iter().all(is_told) {
             return Ok(table);
         }
         let table = self.open(name, branch, Snapshots::All).await?;

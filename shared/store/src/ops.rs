@@ -15,6 +15,7 @@
 //! | `quarantine-decisions/<yyyy-mm-dd>/<reason>/<id>.json` | what a person decided about the entry of that name | operator | operator |
 //! | `heartbeat/<pipeline>.json`, `heartbeat/<pipeline>.<n>.json` | when a committer's round began, and which messages it holds | committer | both |
 //! | `register/<table uuid>/<branch>/<pipeline>/<cluster>/<topic>.json` | that this table has a ledger for this source | committer, before it lets a message go | committer |
+//! | `clusters/<table uuid>/<branch>/<pipeline>/<topic>.json` | the clusters under whose names the register holds this topic | committer, before the register | committer |
 //!
 //! Nothing in here is deleted automatically, by anybody: segments never expire, and whether another
 //! object is still needed only a ledger knows. Without `s3:ListBucket` a missing object is answered
@@ -24,7 +25,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::join_all;
-use icefall_manifest::{Branch, PipelineId, Source, TableUuid};
+use icefall_manifest::{Branch, ClusterName, PipelineId, Source, TableUuid};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -164,7 +165,22 @@ impl OpsBucket {
         if self.register(table_uuid, branch, source).await?.is_some() {
             return Ok(());
         }
+        let mut clusters = self.clusters(table_uuid, branch, source).await?;
+        if !clusters.contains(&source.cluster) {
+            clusters.push(source.cluster.clone());
+            self.put_json(&clusters_key(table_uuid, branch, source), &clusters).await?;
+        }
         self.put_json(&register_key(table_uuid, branch, source), entry).await
+    }
+
+    /// The clusters under whose names the register holds the topic of `source` in this table.
+    pub async fn clusters(
+        &self,
+        table_uuid: TableUuid,
+        branch: &Branch,
+        source: &Source,
+    ) -> Result<Vec<ClusterName>, StoreError> {
+        Ok(self.json(&clusters_key(table_uuid, branch, source)).await?.unwrap_or_default())
     }
 
     /// What the register holds of this table's ledger.
@@ -213,4 +229,8 @@ fn heartbeat_key(pipeline: &PipelineId, slot: usize) -> String {
 
 fn register_key(table_uuid: TableUuid, branch: &Branch, source: &Source) -> String {
     format!("register/{table_uuid}/{branch}/{source}.json")
+}
+
+fn clusters_key(table_uuid: TableUuid, branch: &Branch, source: &Source) -> String {
+    format!("clusters/{table_uuid}/{branch}/{}/{}.json", source.pipeline, source.topic)
 }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use icefall_ledger::{
     Held, Ledger, LedgerError, LedgerId, LedgerObject, Lookup, ObjectHash, SnapshotId, Tail, Wanted,
 };
+use icefall_manifest::Source;
 use icefall_mutations::{Mutation, is};
 use icefall_store::{OpsBucket, StoreError};
 use serde_json::json;
@@ -127,6 +128,13 @@ impl LedgerStore {
             return Ok(true);
         }
         Ok(self.ops.register(id.table_uuid, &id.branch, &id.source).await?.is_some())
+    }
+
+    /// The ledgers of the same topic, under whatever name of a cluster, that the register says have been written.
+    pub async fn registered_of_topic(&self, id: &LedgerId) -> Result<Vec<LedgerId>, StoreError> {
+        let clusters = self.ops.clusters(id.table_uuid, &id.branch, &id.source).await?;
+        let of = |cluster| LedgerId { source: Source { cluster, ..id.source.clone() }, ..id.clone() };
+        Ok(clusters.into_iter().map(of).collect())
     }
 
     /// Makes sure that the register holds this ledger: before any message is let go because of it.

@@ -13,7 +13,7 @@ use icefall_ledger::{
 use icefall_manifest::{Branch, ClusterName, Source, TableName, TableUuid};
 use icefall_mutations::{Mutation, is};
 
-use crate::history::{compare, names};
+use crate::history::{compare, history};
 use crate::{LedgerStore, LedgerStoreError, TableError};
 
 /// Which sources a snapshot of ours settled records of; written into its summary.
@@ -86,7 +86,7 @@ impl Table {
     /// The ledger of `source`: the one that stands in the metadata, or a new one where there has
     /// never been any. One that has gone missing is not begun anew.
     pub async fn ledger(&self, source: &Source, store: &LedgerStore) -> Result<Ledger, TableError> {
-        if is(Mutation::LedgerRolledBack) && !self.head_settled(source) {
+        if is(Mutation::LedgerRolledBack) && !self.has_settled(source) {
             return Ok(Ledger::new(self.ledger_id(source)));
         }
         if let Some(read) = self.read(source) {
@@ -94,10 +94,18 @@ impl Table {
         }
         let id = self.ledger_id(source);
         let registered = store.is_registered(&id).await.map_err(LedgerStoreError::from)?;
-        if (registered || self.head_settled(source)) && !is(Mutation::MissingLedgerIsNew) {
+        if (registered || self.has_settled(source)) && !is(Mutation::MissingLedgerIsNew) {
             return Err(TableError::LedgerMissing(Box::new(id)));
         }
-        Ok(Ledger::new(id))
+        // A topic whose ledger has gone missing would land again, under another name of its cluster perhaps.
+        let topic = store.registered_of_topic(&id).await.map_err(LedgerStoreError::from)?;
+        let is_missing = |held: &LedgerId| {
+            !self.properties.contains_key(&held.source) && !is(Mutation::MissingLedgerIsNew)
+        };
+        match topic.into_iter().find(is_missing) {
+            Some(held) => Err(TableError::LedgerMissing(Box::new(held))),
+            None => Ok(Ledger::new(id)),
+        }
     }
 
     /// A source of the same pipeline and topic that the table holds, or that is `landing` in it, under a cluster
@@ -131,9 +139,15 @@ impl Table {
         Some(Ledger::read(&property_name(&self.branch, source), value, self.uuid()))
     }
 
-    /// Whether the branch's newest snapshot says that it settled records of `source`.
-    fn head_settled(&self, source: &Source) -> bool {
-        let head = self.metadata.snapshot_for_ref(self.branch.as_str());
-        head.is_some_and(|head| names(head, source))
+    /// Whether the newest snapshot is enough to tell if there has ever been a ledger of `source`: it stands in the metadata,
+    /// or there is no snapshot at all. Else an earlier one may have settled it, below another's.
+    #[must_use]
+    pub fn tells_of(&self, source: &Source) -> bool {
+        self.properties.contains_key(source) || self.head().is_none()
+    }
+
+    /// Whether a snapshot of the branch, as far as they were loaded, says that it settled records of `source`.
+    fn has_settled(&self, source: &Source) -> bool {
+        history(&self.metadata, &self.branch, source).snapshots.iter().any(|ancestor| ancestor.is_ours)
     }
 }

@@ -1,5 +1,6 @@
 //! The register: which ledgers there are, for whoever finds one of their properties missing.
 
+use iceberg::TableUpdate;
 use icefall_store::Location;
 
 use crate::bench::{self, Bench, Letters, TABLE, records};
@@ -53,4 +54,45 @@ async fn two_names_of_a_cluster_in_one_round_land_once() {
     bench.drain().await.expect("it drains");
     assert_eq!(bench.rows().await, bench::keys(0, 0..5));
     assert!(bench.quarantine().iter().any(|key| key.contains("/another-cluster/")));
+}
+
+/// A topic whose property was unset is not begun anew under another name of its cluster: its records would land twice.
+#[tokio::test]
+async fn a_topic_whose_ledger_is_missing_does_not_land_under_another_name_of_its_cluster() {
+    let bench = Bench::new().await;
+    bench.send(&bench.batch(records(0, 0..5), Letters::none()).await).await;
+    bench.drain().await.expect("it drains");
+    unset_ledgers(&bench).await;
+    let bench = bench.restarted();
+    let mut renamed = bench.batch(records(0, 0..5), Letters::none()).await;
+    renamed.source.cluster = "renamed".try_into().expect("a name");
+    bench.send(&renamed).await;
+    let failed = bench.drain().await.expect_err("the ledger is missed").to_string();
+    assert!(failed.contains("could not be settled"), "{failed}");
+    assert_eq!((bench.rows().await, bench.queue.len()), (bench::keys(0, 0..5), 1));
+}
+
+/// A committer died before the register, another engine committed on top, and the property was unset: an earlier
+/// snapshot of the branch still tells that there was a ledger.
+#[tokio::test]
+async fn a_ledger_that_an_earlier_snapshot_tells_of_is_missed_too() {
+    let bench = Bench::new().await;
+    bench.send(&bench.batch(records(0, 0..5), Letters::none()).await).await;
+    bench.drain().await.expect("it drains");
+    for key in [bench.ops.keys("ops", "register/"), bench.ops.keys("ops", "clusters/")].concat() {
+        assert!(bench.ops.remove(&Location::s3("ops", key)));
+    }
+    let list = crate::other_engine::manifests(&bench).await;
+    crate::other_engine::replace_manifests(&bench, list).await;
+    unset_ledgers(&bench).await;
+    let bench = bench.restarted();
+    bench.send(&bench.batch(records(0, 0..5), Letters::none()).await).await;
+    bench.drain().await.expect_err("the ledger is missed");
+    assert_eq!((bench.rows().await, bench.queue.len()), (bench::keys(0, 0..5), 1));
+}
+
+async fn unset_ledgers(bench: &Bench) {
+    let metadata = bench.metadata(TABLE);
+    let removals = metadata.properties().keys().filter(|name| name.starts_with("icefall.ledger.")).cloned();
+    bench.update(vec![TableUpdate::RemoveProperties { removals: removals.collect() }]).await;
 }
