@@ -78,7 +78,7 @@ pub(crate) async fn open(ports: &Ports, messages: Vec<Received>, sweep: Sweep) -
                 }
             }
             Err(Unopened::NoBatch(_)) if is(Mutation::ForeignDropped) => {
-                inbox.quarantined.push(message.receipt)
+                inbox.quarantined.push(message.receipt);
             }
             Err(Unopened::NoBatch(detail)) => {
                 quarantine(ports, &mut inbox, message, Reason::NoBatchManifest, &detail).await;

@@ -149,8 +149,25 @@ async fn the_register_keeps_its_first_entry() {
         let found = ops.register(table, &branch, &source).await.expect("it reads");
         assert_eq!(found, Some(json!({ "n": 1 })));
     }
-    assert_eq!(store.keys("ops", ""), [format!("register/{table}/main/demo/local/clicks.v1.json")]);
-    assert_eq!(store.count(Operation::Put), 1);
+    let keys = [
+        format!("clusters/{table}/main/demo/clicks.v1.json"),
+        format!("register/{table}/main/demo/local/clicks.v1.json"),
+    ];
+    assert_eq!(store.keys("ops", ""), keys);
+    assert_eq!(store.count(Operation::Put), 2);
+}
+
+#[tokio::test]
+async fn the_register_tells_under_which_names_of_clusters_it_holds_a_topic() {
+    let (_, ops) = ops("");
+    let (table, branch, source) = (TableUuid(Uuid::from_u128(1)), Branch::main(), source());
+    assert_eq!(ops.clusters(table, &branch, &source).await.expect("it reads"), []);
+    let renamed = Source { cluster: "renamed".try_into().expect("a name"), ..source.clone() };
+    for source in [&source, &renamed] {
+        ops.ensure_register(table, &branch, source, &json!({})).await.expect("it stores");
+    }
+    let clusters = [source.cluster.clone(), renamed.cluster.clone()];
+    assert_eq!(ops.clusters(table, &branch, &source).await.expect("it reads"), clusters);
 }
 
 #[tokio::test]

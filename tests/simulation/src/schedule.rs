@@ -161,7 +161,7 @@ impl World {
                 self.invoke_committer();
             }
             Event::Redeliver | Event::Shuffle | Event::OldMessage | Event::ForeignMessage | Event::Poison => {
-                self.queue_event(event)
+                self.queue_event(event);
             }
             Event::Outage => self.outage(),
             Event::TriggerRecreated | Event::TopicRecreated => self.kafka_event(event),

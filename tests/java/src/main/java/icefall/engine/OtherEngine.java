@@ -70,7 +70,7 @@ public final class OtherEngine {
       vectors.close();
       return vectors.result().deleteFiles().get(0);
     }
-    var writer = Parquet.writeDeletes(output(table)).forTable(table).withSpec(table.spec()).<Record>buildPositionWriter();
+    var writer = Parquet.writeDeletes(output(table)).withSpec(table.spec()).<Record>buildPositionWriter();
     try (writer) {
       writer.write(PositionDelete.<Record>create().set(file.location(), position));
     }
