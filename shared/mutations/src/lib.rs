@@ -3,7 +3,7 @@
 //! A simulation that finds nothing proves little unless it would find something. So each promise can be broken on
 //! purpose: at the place that keeps it, the code asks [`is`] whether it is to break it. Without the feature `possible`
 //! that is a constant `false`, and nothing of it is left in a program: no table, no name, no branch. Only the program
-//! `simulate-mutations` is built with the feature; it is set on one thread at a time, by [`with`].
+//! `simulate-mutations` is built with the feature; it is set on one thread at a time, by `with`.
 
 /// Declares the mutations with the words that they are reported by, and the promise that each breaks.
 macro_rules! mutations {
