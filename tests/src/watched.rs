@@ -1,8 +1,10 @@
 //! A catalog that remembers what became of each commit, and lets commits meet.
 //!
 //! A race that a test waits for is a race that it rarely sees: two committers that are held until both have built
-//! their commit are in one every time.
+//! their commit are in one every time. So is a failure that needs others at work: they are while it commits, and nothing
+//! else has to go through them.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -11,6 +13,7 @@ use icefall_catalog::{
     Catalog, CatalogError, Commit, CommitOutcome, LoadedTable, Namespace, NewTable, Snapshots,
 };
 use tokio::sync::Barrier;
+use tokio::task::JoinHandle;
 
 /// A commit that was sent.
 #[derive(Clone, Debug)]
@@ -23,25 +26,44 @@ pub struct Watched {
     pub outcome: &'static str,
 }
 
+/// Starts what others do.
+pub type Others = Arc<dyn Fn() -> JoinHandle<()> + Send + Sync>;
+
 /// A catalog whose commits are watched.
-#[derive(Debug)]
 pub struct WatchedCatalog {
     inner: Arc<dyn Catalog>,
     meeting: Option<Arc<Barrier>>,
+    others: Option<Others>,
     seen: Mutex<Vec<Watched>>,
+}
+
+impl fmt::Debug for WatchedCatalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchedCatalog").field("seen", &self.seen).finish_non_exhaustive()
+    }
 }
 
 impl WatchedCatalog {
     /// `inner`, watched.
     #[must_use]
     pub fn new(inner: Arc<dyn Catalog>) -> Arc<Self> {
-        Arc::new(Self { inner, meeting: None, seen: Mutex::default() })
+        Self::with(inner, None, None)
     }
 
     /// The same, whose first commit waits for the first commits of all others that meet there.
     #[must_use]
     pub fn meeting(inner: Arc<dyn Catalog>, meeting: &Arc<Barrier>) -> Arc<Self> {
-        Arc::new(Self { inner, meeting: Some(Arc::clone(meeting)), seen: Mutex::default() })
+        Self::with(inner, Some(Arc::clone(meeting)), None)
+    }
+
+    /// The same, and beside each commit runs what `others` starts.
+    #[must_use]
+    pub fn among(inner: Arc<dyn Catalog>, others: &Others) -> Arc<Self> {
+        Self::with(inner, None, Some(Arc::clone(others)))
+    }
+
+    fn with(inner: Arc<dyn Catalog>, meeting: Option<Arc<Barrier>>, others: Option<Others>) -> Arc<Self> {
+        Arc::new(Self { inner, meeting, others, seen: Mutex::default() })
     }
 
     /// All commits so far.
@@ -69,7 +91,11 @@ impl Catalog for WatchedCatalog {
         if let Some(meeting) = self.meeting.as_ref().filter(|_| self.seen().is_empty()) {
             meeting.wait().await;
         }
+        let others = self.others.as_ref().map(|start| start());
         let outcome = self.inner.commit(table, commit).await;
+        if let Some(others) = others {
+            others.abort();
+        }
         let watched = Watched { table: table.clone(), commit: commit.clone(), outcome: outcome.name() };
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).push(watched);
         outcome

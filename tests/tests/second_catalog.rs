@@ -13,9 +13,8 @@ use std::time::Duration;
 use iceberg::spec::{NestedField, PrimitiveType, Schema, Type};
 use iceberg::{NamespaceIdent, TableIdent, TableUpdate};
 use icefall_catalog::{CatalogError, Commit, NewTable, Snapshots};
-use icefall_tests::{Pipeline, Stack, Watched, WatchedCatalog, click, event, event_ids, metadata};
+use icefall_tests::{Others, Pipeline, Stack, Watched, WatchedCatalog, click, event, event_ids, metadata};
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
 
 const VISIBILITY_S: u32 = 2;
 const OTHER_TABLE: &str = "00000000-0000-4000-8000-000000000000";
@@ -100,14 +99,12 @@ const RECORDS: u64 = 5;
 async fn t16_a_commit_that_was_answered_with_500_and_had_landed_counts_once() {
     let stack = Stack::from_env().on_failing_catalog();
     let pipeline = Pipeline::on(stack, "second-failing", VISIBILITY_S).await;
-    drained(&pipeline).await;
-    let busy = keep_busy(&pipeline);
+    drained_while_busy(&pipeline).await;
     let (mut failed, mut rounds) = (HashSet::new(), 0);
     while rounds < MOST_ROUNDS && !has_landed(&pipeline, &failed).await {
         let values: Vec<_> = (0..RECORDS).map(|n| click(rounds * RECORDS + n)).collect();
-        let batch = event(0, rounds * RECORDS, &values);
-        while pipeline.write(&batch).await.is_err() {}
-        for watched in drained(&pipeline).await {
+        pipeline.write(&event(0, rounds * RECORDS, &values)).await.expect("only commits are among others");
+        for watched in drained_while_busy(&pipeline).await {
             match (snapshot_id(&watched.commit), watched.outcome) {
                 (Some(id), "unknown") => drop(failed.insert(id)),
                 (Some(id), "committed") => drop(failed.remove(&id)),
@@ -117,11 +114,7 @@ async fn t16_a_commit_that_was_answered_with_500_and_had_landed_counts_once() {
         rounds += 1;
     }
     assert!(has_landed(&pipeline, &failed).await, "none of {rounds} commits failed and had landed");
-    for asking in busy {
-        asking.abort();
-    }
-    tokio::time::sleep(Duration::from_secs(VISIBILITY_S.into())).await;
-    drained(&pipeline).await;
+    pipeline.drain().await.expect("nothing is left to fail");
     let parts = pipeline.parts().await;
     let metadata = metadata(&parts, &pipeline.table()).await;
     let snapshot = metadata.current_snapshot().expect("a snapshot");
@@ -130,26 +123,17 @@ async fn t16_a_commit_that_was_answered_with_500_and_had_landed_counts_once() {
     assert_eq!(event_ids(&parts, &pipeline.table(), snapshot).await, expected);
 }
 
-/// Questions without end that only the database answers, so that its first connection is at work most of the time.
-fn keep_busy(pipeline: &Pipeline) -> Vec<JoinHandle<()>> {
+/// Drains until nothing is left, as the schedule does, while the database is asked for something else beside every
+/// commit: where its first connection is at work, the server goes on with one that knows no tables. The commits that
+/// were sent.
+async fn drained_while_busy(pipeline: &Pipeline) -> Vec<Watched> {
     let url = format!("{}/v1/namespaces", pipeline.stack().catalog.endpoint);
-    let asking = |url: String| async move {
-        let http = reqwest::Client::new();
-        loop {
-            drop(http.get(&url).send().await);
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    vec![tokio::spawn(asking(url))]
-}
-
-/// Drains until nothing is left, as the schedule does; the commits that were sent.
-async fn drained(pipeline: &Pipeline) -> Vec<Watched> {
+    let others: Others = Arc::new(move || tokio::spawn(ask_without_end(url.clone())));
     let mut seen = Vec::new();
     loop {
         let mut watched = None;
         let outcome = pipeline
-            .drain_through(|catalog| Arc::clone(watched.insert(WatchedCatalog::new(catalog))) as _)
+            .drain_through(|catalog| Arc::clone(watched.insert(WatchedCatalog::among(catalog, &others))) as _)
             .await;
         seen.extend(watched.iter().flat_map(|catalog| catalog.seen()));
         if outcome.is_ok_and(|report| report.waiting == 0 && report.failed_tables == 0) {
@@ -158,14 +142,22 @@ async fn drained(pipeline: &Pipeline) -> Vec<Watched> {
     }
 }
 
+/// Long enough that most steps of a commit find the connection free.
+const BETWEEN_QUESTIONS: Duration = Duration::from_millis(2);
+
+async fn ask_without_end(url: String) {
+    let http = reqwest::Client::new();
+    loop {
+        drop(http.get(&url).send().await);
+        tokio::time::sleep(BETWEEN_QUESTIONS).await;
+    }
+}
+
 /// Whether the table has a snapshot whose every commit failed.
 async fn has_landed(pipeline: &Pipeline, failed: &HashSet<i64>) -> bool {
     let catalog = pipeline.parts().await.catalog;
-    loop {
-        if let Ok(loaded) = catalog.load_table(&pipeline.table(), Snapshots::All).await {
-            return loaded.metadata.snapshots().any(|snapshot| failed.contains(&snapshot.snapshot_id()));
-        }
-    }
+    let loaded = catalog.load_table(&pipeline.table(), Snapshots::All).await.expect("loaded");
+    loaded.metadata.snapshots().any(|snapshot| failed.contains(&snapshot.snapshot_id()))
 }
 
 fn snapshot_id(commit: &Commit) -> Option<i64> {

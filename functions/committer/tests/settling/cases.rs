@@ -12,7 +12,7 @@ use crate::bench::{self, Bench, Letters, TABLE, records};
 use crate::other_engine::{manifests, replace_manifests};
 
 /// Removes all snapshots of the table but the newest.
-async fn expire_all_but_the_newest(bench: &Bench) {
+pub(crate) async fn expire_all_but_the_newest(bench: &Bench) {
     let metadata = bench.metadata(TABLE);
     let ids = metadata.snapshots().map(|snapshot| snapshot.snapshot_id());
     let snapshot_ids = ids.filter(|id| Some(*id) != metadata.current_snapshot_id()).collect();

@@ -12,6 +12,7 @@ mod merging;
 mod other_engine;
 mod queue_trigger;
 mod register;
+mod reported;
 mod scale;
 mod slow_catalog;
 mod suspects;
