@@ -1,19 +1,19 @@
 //! A catalog that remembers what became of each commit, and lets commits meet.
 //!
 //! A race that a test waits for is a race that it rarely sees: two committers that are held until both have built
-//! their commit are in one every time. So is a failure that needs others at work: they are while it commits, and nothing
-//! else has to go through them.
+//! their commit are in one every time. So is a failure that needs others at work: they are while something commits, and
+//! nothing else has to get past them.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use iceberg::{NamespaceIdent, TableIdent};
 use icefall_catalog::{
     Catalog, CatalogError, Commit, CommitOutcome, LoadedTable, Namespace, NewTable, Snapshots,
 };
 use tokio::sync::Barrier;
-use tokio::task::JoinHandle;
 
 /// A commit that was sent.
 #[derive(Clone, Debug)]
@@ -26,14 +26,15 @@ pub struct Watched {
     pub outcome: &'static str,
 }
 
-/// Starts what others do.
-pub type Others = Arc<dyn Fn() -> JoinHandle<()> + Send + Sync>;
+/// Sees a commit through, and does what others do beside it.
+pub type Around =
+    Arc<dyn for<'a> Fn(BoxFuture<'a, CommitOutcome>) -> BoxFuture<'a, CommitOutcome> + Send + Sync>;
 
 /// A catalog whose commits are watched.
 pub struct WatchedCatalog {
     inner: Arc<dyn Catalog>,
     meeting: Option<Arc<Barrier>>,
-    others: Option<Others>,
+    around: Option<Around>,
     seen: Mutex<Vec<Watched>>,
 }
 
@@ -56,14 +57,14 @@ impl WatchedCatalog {
         Self::with(inner, Some(Arc::clone(meeting)), None)
     }
 
-    /// The same, and beside each commit runs what `others` starts.
+    /// The same, whose commits are made within `around`.
     #[must_use]
-    pub fn among(inner: Arc<dyn Catalog>, others: &Others) -> Arc<Self> {
-        Self::with(inner, None, Some(Arc::clone(others)))
+    pub fn within(inner: Arc<dyn Catalog>, around: &Around) -> Arc<Self> {
+        Self::with(inner, None, Some(Arc::clone(around)))
     }
 
-    fn with(inner: Arc<dyn Catalog>, meeting: Option<Arc<Barrier>>, others: Option<Others>) -> Arc<Self> {
-        Arc::new(Self { inner, meeting, others, seen: Mutex::default() })
+    fn with(inner: Arc<dyn Catalog>, meeting: Option<Arc<Barrier>>, around: Option<Around>) -> Arc<Self> {
+        Arc::new(Self { inner, meeting, around, seen: Mutex::default() })
     }
 
     /// All commits so far.
@@ -91,11 +92,11 @@ impl Catalog for WatchedCatalog {
         if let Some(meeting) = self.meeting.as_ref().filter(|_| self.seen().is_empty()) {
             meeting.wait().await;
         }
-        let others = self.others.as_ref().map(|start| start());
-        let outcome = self.inner.commit(table, commit).await;
-        if let Some(others) = others {
-            others.abort();
-        }
+        let sent = self.inner.commit(table, commit);
+        let outcome = match &self.around {
+            Some(around) => around(sent).await,
+            None => sent.await,
+        };
         let watched = Watched { table: table.clone(), commit: commit.clone(), outcome: outcome.name() };
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).push(watched);
         outcome
