@@ -77,6 +77,7 @@ def _chaos(options: argparse.Namespace) -> dict[str, Any]:
         "kill_committers": options.kill_committers,
         "duplicates": options.duplicates,
         "chaos_seed": options.seed,
+        "hostile": options.hostile,
     }
 
 

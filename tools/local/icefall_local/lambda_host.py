@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from icefall_local.execution_environment import MAX_PAYLOAD, ExecutionEnvironment, FunctionConfig, Outcome, Usage
 from icefall_local.http1 import Request, Response
+from icefall_local.processes import holder_of
 
 _PREFIX = "/2015-03-31/functions/"
 _THROTTLED_PAUSE_S = 0.1
@@ -81,11 +82,18 @@ class HostedFunction:
         candidates = [one for one in self._environments if one.alive and (one.busy or not busy_only)]
         if not candidates:
             return False
-        chosen = chance.choice(candidates)
-        self.counts.kills += 1
-        self.counts.kills_in_flight += chosen.busy
-        chosen.kill(from_outside=True)
+        self.kill(chance.choice(candidates))
         return True
+
+    def kill(self, environment: ExecutionEnvironment) -> None:
+        """SIGKILL to one of its environments."""
+        self.counts.kills += 1
+        self.counts.kills_in_flight += environment.busy
+        environment.kill(from_outside=True)
+
+    def processes(self) -> Mapping[int, ExecutionEnvironment]:
+        """The environments by the ids of their processes."""
+        return {one.process.pid: one for one in self._environments if one.process is not None}
 
     @property
     def working(self) -> bool:
@@ -152,6 +160,27 @@ class HostedFunction:
         self.counts.last_error = {"time": moment, "request_id": request_id, "text": text}
 
 
+@dataclass(frozen=True)
+class HostedProcess:
+    """The process of one environment, as what strikes at it sees it."""
+
+    of: HostedFunction
+    environment: ExecutionEnvironment
+
+    @property
+    def function(self) -> str:
+        return self.of.config.name
+
+    def kill(self) -> None:
+        self.of.kill(self.environment)
+
+    def freeze(self) -> None:
+        self.environment.freeze()
+
+    def thaw(self) -> None:
+        self.environment.thaw()
+
+
 class LambdaHost:
     """All functions, behind the Invoke API."""
 
@@ -171,11 +200,20 @@ class LambdaHost:
     def function(self, name: str) -> HostedFunction | None:
         return self._functions.get(name)
 
+    def process_at(self, port: int) -> HostedProcess | None:
+        """The process whose connection comes from this local port, if it is a function's."""
+        found = {pid: HostedProcess(one, env) for one in self._all() for pid, env in one.processes().items()}
+        pid = holder_of(port, found)
+        return found[pid] if pid is not None else None
+
     def status(self) -> Mapping[str, Any]:
         return {name: function.status() for name, function in self._functions.items()}
 
     async def stop(self) -> None:
-        await asyncio.gather(*(function.stop() for function in [*self._functions.values(), *self._retired]))
+        await asyncio.gather(*(function.stop() for function in self._all()))
+
+    def _all(self) -> list[HostedFunction]:
+        return [*self._functions.values(), *self._retired]
 
     async def handle(self, request: Request) -> Response:
         """Answers `POST /2015-03-31/functions/NAME/invocations`."""

@@ -1,0 +1,147 @@
+"""A network that lies: requests arrive twice, answers get lost, are late, are somebody else's or are about nothing.
+
+What is done to which request is drawn from one seed, part by part; which request meets a draw is up to the run. A
+part's kinds are dealt like cards, all of them before any comes again, so that a run of some length has met them all.
+Nothing is ever answered with success that the part has not done: no client could tell, of any system.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from icefall_local.relay import Answer, Asked, Forward
+
+KINDS = ("dropped", "delayed", "doubled", "5xx", "429", "empty", "html")
+"""The answer is lost after the part did what it was asked to; request or answer is late; the request arrives twice; a server
+error, whether it was done or not; too many requests; the answer to what was done is empty; or it is a page of HTML."""
+
+PARTS = ("catalog", "store", "ops", "queue")
+_WIDEST_GAP = 9
+"""Requests between two that meet a draw, at most."""
+_LONGEST_DELAY_S = 1.5
+_PAGE = b"<!DOCTYPE html><html><head><title>Sign in</title></head><body><h1>Please sign in to continue</h1></body></html>"
+
+
+class Deck:
+    """Deals one part's kinds, now and then."""
+
+    def __init__(self, chance: random.Random, widest_gap: int = _WIDEST_GAP) -> None:
+        self._chance = chance
+        self._widest_gap = widest_gap
+        self._cards: list[str] = []
+        self._gap = chance.randint(1, widest_gap)
+
+    def deal(self, fitting: Sequence[str]) -> str | None:
+        """What the next request meets, if anything: one of the kinds that fit it. Others stay on top."""
+        self._gap -= 1
+        if self._gap > 0:
+            return None
+        if not self._cards:
+            self._cards = self._chance.sample(KINDS, len(KINDS))
+        card = next((card for card in self._cards if card in fitting), None)
+        if card is not None:
+            self._cards.remove(card)
+            self._gap = self._chance.randint(1, self._widest_gap)
+        return card
+
+    def take_back(self, card: str) -> None:
+        """The card changed nothing: it is dealt again soon."""
+        self._cards.insert(0, card)
+
+
+class Hostility:
+    """Stands between a run's parts and its functions, once it has begun and until it is stopped."""
+
+    def __init__(self, seed: int, parts: Sequence[str] = PARTS) -> None:
+        self._chance = random.Random(f"hostility {seed}")
+        self._decks = {part: Deck(random.Random(f"hostility {seed} {part}")) for part in parts}
+        self._struck = {part: Counter[str]() for part in parts}
+        self._is_on = False
+
+    def begin(self) -> None:
+        self._is_on = True
+
+    def stop(self) -> None:
+        self._is_on = False
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """What struck, by part and kind."""
+        return {part: {kind: struck[kind] for kind in KINDS} for part, struck in self._struck.items()}
+
+    async def between(self, asked: Asked, forward: Forward) -> Answer | None:
+        """Does to a request what was drawn for it."""
+        deck = self._decks[asked.part]
+        kind = deck.deal(fitting(asked)) if self._is_on else None
+        if kind is None:
+            return await forward()
+        answer = await self._done(kind, asked, forward)
+        if kind == "empty" and answer is not None and answer.status >= 400:
+            deck.take_back(kind)  # It was refused, and no success lost its answer.
+        else:
+            self._struck[asked.part][kind] += 1
+        return answer
+
+    async def _done(self, kind: str, asked: Asked, forward: Forward) -> Answer | None:
+        match kind:
+            case "dropped":
+                await forward()
+                return None
+            case "delayed":
+                return await self._delayed(forward)
+            case "doubled":
+                first, second = await forward(), await forward()
+                return self._chance.choice((first, second))
+            case "5xx":
+                return await self._server_error(forward)
+            case "429":
+                return Answer.made_up(429, **({"Retry_After": "1"} if self._heads() else {}))
+            case "empty":
+                answer = await forward()
+                return Answer.made_up(answer.status) if answer.succeeded else answer
+            case _:
+                return await self._page(asked, forward)
+
+    async def _delayed(self, forward: Forward) -> Answer:
+        is_request, delay_s = self._heads(), self._chance.uniform(0.1, _LONGEST_DELAY_S)
+        if is_request:
+            await asyncio.sleep(delay_s)
+        answer = await forward()
+        if not is_request:
+            await asyncio.sleep(delay_s)
+        return answer
+
+    async def _server_error(self, forward: Forward) -> Answer:
+        status, was_done = self._chance.choice((500, 502, 503, 504)), self._heads()
+        if was_done:
+            await forward()
+        return Answer.made_up(status)
+
+    async def _page(self, asked: Asked, forward: Forward) -> Answer:
+        """With success only in the place of an answer that somebody reads: a page for a PUT's empty one is none to S3."""
+        if self._heads():
+            return Answer.made_up(self._chance.choice((502, 503)), _PAGE, Content_Type="text/html")
+        answer = await forward()
+        is_page = answer.succeeded and _is_read(asked)
+        return Answer.made_up(answer.status if is_page else 502, _PAGE, Content_Type="text/html")
+
+    def _heads(self) -> bool:
+        return self._chance.random() < 0.5
+
+
+def fitting(asked: Asked) -> Sequence[str]:
+    """The kinds that mean anything for a request: an answer that is empty anyway can't be emptied."""
+    return KINDS if _is_read(asked) else [kind for kind in KINDS if kind != "empty"]
+
+
+def _is_read(asked: Asked) -> bool:
+    """Whether the answer's body says something: all of catalog and queue do, of the store's those of reads."""
+    return asked.part in ("catalog", "queue") or asked.method == "GET"
+
+
+def never_struck(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """What a run has not met, as `PART: KIND, KIND`."""
+    missing = {part: [kind for kind, count in struck.items() if not count] for part, struck in counts.items()}
+    return [f"{part}: {', '.join(kinds)}" for part, kinds in missing.items() if kinds]
