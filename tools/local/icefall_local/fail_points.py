@@ -2,8 +2,8 @@
 
 The proxies before the parts are the places where it can be done to the shipped programs, without a special build:
 whatever a function does to the world is a request. Just before one is sent on, or after the part has answered and
-before the answer goes back, the process gets SIGKILL, or SIGSTOP until it is thawed. Whose request it is, the
-connection tells, so that several functions can be at work at the same time.
+before the answer goes back, the process gets SIGKILL, or SIGSTOP until it is thawed. A function that can be struck has
+proxies of its own, so that others may be at work at the same time.
 """
 
 from __future__ import annotations
@@ -16,15 +16,11 @@ from typing import Any, Protocol
 
 from icefall_local.calls import Call
 from icefall_local.http1 import Request, Response
-from icefall_local.relay import Answer, Asked, Forward
+from icefall_local.relay import Answer, Asked, Between, Forward
 
 
 class Victim(Protocol):
     """A function's process."""
-
-    @property
-    def function(self) -> str:
-        """The function's name."""
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -73,8 +69,8 @@ class _Armed:
 class FailPoints:
     """All that are armed in a run."""
 
-    def __init__(self, victim_at: Callable[[int], Victim | None]) -> None:
-        self._victim_at = victim_at
+    def __init__(self, at_work: Callable[[str], Victim | None]) -> None:
+        self._at_work = at_work
         self._armed: dict[str, _Armed] = {}
         self._calls: Counter[tuple[str, str]] = Counter()
 
@@ -98,23 +94,25 @@ class FailPoints:
         """Function, word, whether it has an effect, and how often: all calls since the run began."""
         return [(function, word, Call(word, "").has_effect, count) for (function, word), count in sorted(self._calls.items())]
 
-    async def between(self, asked: Asked, forward: Forward) -> Answer | None:
-        """Strikes where a point is due."""
-        call, victim = asked.call, self._victim_at(asked.client_port)
-        if victim is None:
-            return await forward()
-        self._calls[victim.function, call.word] += 1
-        if not await self._goes_on("before", call, victim):
-            return None
-        answer = await forward()
-        if _has_done_it(call, answer) and not await self._goes_on("after", call, victim):
-            return None
-        return answer
+    def between(self, function: str) -> Between:
+        """What happens between the requests of a function and their answers."""
 
-    async def _goes_on(self, moment: str, call: Call, victim: Victim) -> bool:
+        async def strike_where_due(asked: Asked, forward: Forward) -> Answer | None:
+            call = asked.call
+            self._calls[function, call.word] += 1
+            if not await self._goes_on("before", function, call):
+                return None
+            answer = await forward()
+            if _has_done_it(call, answer) and not await self._goes_on("after", function, call):
+                return None
+            return answer
+
+        return strike_where_due
+
+    async def _goes_on(self, moment: str, function: str, call: Call) -> bool:
         """Strikes if a point is due now; false when the process is dead."""
-        armed = self._due(moment, call, victim)
-        if armed is None:
+        armed = self._due(moment, function, call)
+        if armed is None or (victim := self._at_work(function)) is None:
             return True
         armed.struck, armed.victim = f"{call.word} {call.about}", victim
         if armed.point.act == "kill":
@@ -124,9 +122,9 @@ class FailPoints:
         await armed.thawed.wait()
         return True
 
-    def _due(self, moment: str, call: Call, victim: Victim) -> _Armed | None:
+    def _due(self, moment: str, function: str, call: Call) -> _Armed | None:
         for armed in self._armed.values():
-            if armed.point.moment == moment and not armed.struck and armed.point.fits(victim.function, call):
+            if armed.point.moment == moment and not armed.struck and armed.point.fits(function, call):
                 armed.passed += 1
                 if armed.passed == armed.point.nth:
                     return armed

@@ -21,7 +21,6 @@ from urllib.parse import unquote, urlsplit
 
 from icefall_local.execution_environment import MAX_PAYLOAD, ExecutionEnvironment, FunctionConfig, Outcome, Usage
 from icefall_local.http1 import Request, Response
-from icefall_local.processes import holder_of
 
 _PREFIX = "/2015-03-31/functions/"
 _THROTTLED_PAUSE_S = 0.1
@@ -91,9 +90,9 @@ class HostedFunction:
         self.counts.kills_in_flight += environment.busy
         environment.kill(from_outside=True)
 
-    def processes(self) -> Mapping[int, ExecutionEnvironment]:
-        """The environments by the ids of their processes."""
-        return {one.process.pid: one for one in self._environments if one.process is not None}
+    def at_work(self) -> ExecutionEnvironment | None:
+        """The environment whose invocation has been in flight for longest."""
+        return next((one for one in self._environments if one.alive and one.busy), None)
 
     @property
     def working(self) -> bool:
@@ -167,10 +166,6 @@ class HostedProcess:
     of: HostedFunction
     environment: ExecutionEnvironment
 
-    @property
-    def function(self) -> str:
-        return self.of.config.name
-
     def kill(self) -> None:
         self.of.kill(self.environment)
 
@@ -200,20 +195,17 @@ class LambdaHost:
     def function(self, name: str) -> HostedFunction | None:
         return self._functions.get(name)
 
-    def process_at(self, port: int) -> HostedProcess | None:
-        """The process whose connection comes from this local port, if it is a function's."""
-        found = {pid: HostedProcess(one, env) for one in self._all() for pid, env in one.processes().items()}
-        pid = holder_of(port, found)
-        return found[pid] if pid is not None else None
+    def at_work(self, name: str) -> HostedProcess | None:
+        """The process of this function that is at work."""
+        function = self._functions.get(name)
+        environment = function.at_work() if function is not None else None
+        return HostedProcess(function, environment) if function is not None and environment is not None else None
 
     def status(self) -> Mapping[str, Any]:
         return {name: function.status() for name, function in self._functions.items()}
 
     async def stop(self) -> None:
-        await asyncio.gather(*(function.stop() for function in self._all()))
-
-    def _all(self) -> list[HostedFunction]:
-        return [*self._functions.values(), *self._retired]
+        await asyncio.gather(*(function.stop() for function in [*self._functions.values(), *self._retired]))
 
     async def handle(self, request: Request) -> Response:
         """Answers `POST /2015-03-31/functions/NAME/invocations`."""

@@ -1,8 +1,7 @@
 """Child processes that never outlive the run: own process group, log file, readiness, orderly stop.
 
 On Linux the kernel is asked to end a child when its parent is gone, so that not even `kill -9` of the
-supervisor leaves a server behind. Elsewhere an orderly stop is all there is. Also tells, on Linux alone,
-which process holds the other end of a connection.
+supervisor leaves a server behind. Elsewhere an orderly stop is all there is.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,36 +37,6 @@ def end_with_parent() -> None:
     """Runs in a child between fork and exec: ask for SIGKILL when the parent ends."""
     if _PRCTL is not None:
         _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def holder_of(port: int, pids: Iterable[int]) -> int | None:
-    """Which of `pids` has a connection over IPv4 that comes from this local port."""
-    inode = _inode_of(port)
-    return next((pid for pid in pids if inode and f"socket:[{inode}]" in _open_files(pid)), None)
-
-
-def _inode_of(port: int) -> str | None:
-    with open("/proc/net/tcp") as table:
-        for line in table:
-            fields = line.split()
-            if fields[1].endswith(f":{port:04X}") and fields[9] != "0":
-                return fields[9]
-    return None
-
-
-def _open_files(pid: int) -> set[str]:
-    folder = Path(f"/proc/{pid}/fd")
-    try:
-        return {link for file in folder.iterdir() if (link := _link(file)) is not None}
-    except OSError:
-        return set()  # It has ended.
-
-
-def _link(file: Path) -> str | None:
-    try:
-        return os.readlink(file)
-    except OSError:
-        return None  # Closed meanwhile.
 
 
 @dataclass

@@ -32,8 +32,6 @@ class Asked:
     head: bytes
     body: bytes
     """As it was sent, with the sizes of its chunks if it has any."""
-    client_port: int
-    """Where its connection comes from."""
 
     @property
     def call(self) -> Call:
@@ -104,9 +102,8 @@ class RelayProxy(KeysProxy):
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        client_port = int(writer.get_extra_info("peername")[1])
         while True:
-            asked = await self._taken(reader, writer, client_port)
+            asked = await self._taken(reader, writer)
             self.note(dict(asked.headers))
             answer = await self._between(asked, lambda: self._forward(asked))
             if answer is None:
@@ -119,15 +116,15 @@ class RelayProxy(KeysProxy):
                 await writer.wait_closed()
                 return
 
-    async def _taken(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_port: int) -> Asked:
+    async def _taken(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Asked:
         head = await reader.readuntil(_END)
         method, target, headers = parse_head(head[: -len(_END)])
         if headers.get("expect", "").lower() == "100-continue":
             writer.write(b"HTTP/1.1 100 Continue" + _END)
-        return Asked(self.part, method, target, headers, head, await _body(reader, headers), client_port)
+        return Asked(self.part, method, target, headers, head, await _body(reader, headers))
 
     async def _forward(self, asked: Asked) -> Answer:
-        reader, writer = await asyncio.open_connection(LOOPBACK, self._target_port, limit=_LIMIT)
+        reader, writer = await asyncio.open_connection(LOOPBACK, self.target_port, limit=_LIMIT)
         try:
             writer.write(asked.head)
             writer.write(asked.body)

@@ -84,7 +84,7 @@ class Options:
     hostile: int | None = None
     """With a seed, the network before the parts lies; see `hostility`."""
     fail_points: bool = False
-    """Whether functions can be struck at their requests; see `fail_points`."""
+    """Whether functions can have proxies of their own, where they are struck at their requests; see `fail_points`."""
     functions: str = ""
     """A folder with the programs `writer` and `committer`; the built ones without."""
 
@@ -110,6 +110,9 @@ class Supervisor:
         self._ports = Ports()
         self._parts: list[Part] = []
         self._proxies: list[KeysProxy] = []
+        """One before each part, for all functions."""
+        self._own_proxies: list[RelayProxy] = []
+        """Those of functions that can be struck."""
         self._server: Server | None = None
         self._host = LambdaHost(run / "log")
         self._tasks: list[asyncio.Task[None]] = []
@@ -119,7 +122,7 @@ class Supervisor:
         self._apache_kafka: ApacheKafka | None = None
         self._chaos: Chaos | None = None
         self._hostility = Hostility(options.hostile) if options.hostile is not None else None
-        self._fail_points = FailPoints(self._host.process_at) if options.fail_points else None
+        self._fail_points = FailPoints(self._host.at_work) if options.fail_points else None
         self._chance = random.Random(0)
 
     async def start(self) -> Stack:
@@ -144,7 +147,7 @@ class Supervisor:
         if self._mapping is not None:
             await asyncio.to_thread(self._mapping.stop)
         await self._host.stop()
-        for proxy in self._proxies:
+        for proxy in [*self._proxies, *self._own_proxies]:
             proxy.stop()
         if self._server is not None:
             await self._server.close()
@@ -232,8 +235,18 @@ class Supervisor:
 
     def _proxy(self, part: str, port: int) -> KeysProxy:
         """Where nothing is done to requests, nobody waits for them to be whole."""
-        between = self._hostility or self._fail_points
-        return RelayProxy(part, port, between.between) if between is not None else KeysProxy(part, port)
+        if self._hostility is None:
+            return KeysProxy(part, port)
+        return RelayProxy(part, port, self._hostility.between)
+
+    async def _proxies_of(self, function: str, points: FailPoints) -> dict[str, str]:
+        """Proxies of a function's own before all parts: their endpoints."""
+        endpoints = {}
+        for shared in self._proxies:
+            proxy = RelayProxy(shared.part, shared.target_port, points.between(function))
+            self._own_proxies.append(proxy)
+            endpoints[shared.part] = f"http://{LOOPBACK}:{await proxy.start(self._ports.free())}"
+        return endpoints
 
     def _create_functions(self, stack: Stack) -> None:
         """Writer and committer, if they are built. Both get the settings' path and no AWS keys at all."""
@@ -330,6 +343,8 @@ class Supervisor:
                 return Response.of_json({"killed": function is not None and function.kill_one(self._chance)})
             case ("POST", "kafka", "restart"):
                 return await restarted(self._apache_kafka, request)
+            case ("POST", "functions", name, "proxies") if self._fail_points is not None:
+                return Response.of_json(await self._proxies_of(name, self._fail_points))
             case (method, "fail-points", *words) if self._fail_points is not None:
                 return fail_points.answered(self._fail_points, method, words, request)
         return Response.of_json({"message": f"there is no {request.method} {request.path}"}, 404)

@@ -24,6 +24,7 @@ class Scene(Enum):
     UNREADABLE = "an event is written that can't be read"
     FIRST_RUN = "the committer runs for the first time"
     COMMITTER = "a batch is committed"
+    GATHERING = "a batch is held while the committer gathers more"
     LARGE_COMMITTER = "a batch is committed whose batch manifest is too large for a message"
     SECOND = "a batch is committed after another one, with dead letters in both"
     MERGE = "a batch is committed to a table whose small manifests are due to be merged"
@@ -46,8 +47,8 @@ class CrashPoint:
     """What a look right after the strike shows; see `crash_bench.Seen`."""
     snapshots: tuple[int, int] = (1, 1)
     """Of the table and of the dead-letter table in the end."""
-    unnamed: int = 0
-    """Data files of the table in the end that no snapshot names."""
+    unnamed: int | None = 0
+    """Data files of the table in the end that no snapshot names; None where that depends on which of two requests was first."""
 
     @property
     def function(self) -> str:
@@ -76,9 +77,9 @@ CRASH_POINTS: list[CrashPoint] = [
     CrashPoint("W1", Scene.WRITER, "before", "load-table", left={"data_files": 0, "letter_files": 0, "queued": 0}),
     CrashPoint("W2", Scene.WRITER, "before", "put-data-file", left={"data_files": 0, "queued": 0}),
     CrashPoint("W3", Scene.WRITER, "after", "put-data-file", left={"data_files": 1, "queued": 0}, unnamed=1),
-    CrashPoint("W4", Scene.WRITER, "before", "put-dead-letters", left={"letter_files": 0, "queued": 0}, unnamed=-1),
-    CrashPoint("W5", Scene.WRITER, "after", "put-dead-letters", left={"letter_files": 1, "queued": 0}, unnamed=-1),
-    *_both(("W6", "W7"), Scene.LARGE_WRITER, "put-spill", {"spills": 0, "queued": 0}, {"spills": 1, "queued": 0}, unnamed=-1),
+    CrashPoint("W4", Scene.WRITER, "before", "put-dead-letters", left={"letter_files": 0, "queued": 0}, unnamed=None),
+    CrashPoint("W5", Scene.WRITER, "after", "put-dead-letters", left={"letter_files": 1, "queued": 0}, unnamed=None),
+    *_both(("W6", "W7"), Scene.LARGE_WRITER, "put-spill", {"spills": 0, "queued": 0}, {"spills": 1, "queued": 0}, unnamed=None),
     CrashPoint("W8", Scene.WRITER, "before", "send", left={"data_files": 1, "letter_files": 1, "queued": 0}, unnamed=1),
     CrashPoint("W9", Scene.WRITER, "after", "send", left={"data_files": 1, "letter_files": 1, "queued": 1}, unnamed=1),
     *_both(("W10", "W11"), Scene.UNREADABLE, "put-quarantined-message",
@@ -90,7 +91,7 @@ CRASH_POINTS: list[CrashPoint] = [
     *_both(("C3", "C4"), Scene.FIRST_RUN, "create-table", {"tables": 0}, {"tables": 1}),
     CrashPoint("C5", Scene.FIRST_RUN, "after", "create-table", nth=2, left={"tables": 2}),
     *_both(("C6", "C7"), Scene.COMMITTER, "receive", {**_QUEUED, "hidden": 0}, {**_QUEUED, "hidden": 1}),
-    *_both(("C8", "C9"), Scene.COMMITTER, "hide", {**_QUEUED, "hidden": 1}, {**_QUEUED, "hidden": 1}),
+    *_both(("C8", "C9"), Scene.GATHERING, "hide", {**_QUEUED, "hidden": 1}, {**_QUEUED, "hidden": 1}),
     *_both(("C10", "C11"), Scene.COMMITTER, "put-heartbeat", {**_QUEUED, "begun": 0}, {**_QUEUED, "begun": 1}),
     *_both(("C12", "C13"), Scene.COMMITTER, "put-segment", {**_QUEUED, "segments": 0, "begun": 1}, _BUILT),
     *_both(("C14", "C15"), Scene.COMMITTER, "put-manifest", {**_BUILT, "manifests": 0}, {**_BUILT, "manifests": 1}, about=ROWS),
@@ -115,9 +116,9 @@ CRASH_POINTS: list[CrashPoint] = [
     *_both(("C42", "C43"), Scene.MERGE, "put-manifest", {"queued": 1, "snapshots": 3, "manifests": 4},
            {"queued": 1, "snapshots": 3, "manifests": 5}, about=ROWS, nth=2, snapshots=(4, 4)),
     *_both(("C44", "C45"), Scene.TRIM, "put-data-file", {**_SECOND, "data_files": 2}, {**_SECOND, "data_files": 3},
-           about=ROWS, snapshots=(2, 2), unnamed=-1),
+           about=ROWS, snapshots=(2, 2), unnamed=None),
     *_both(("C46", "C47"), Scene.TRIM, "put-dead-letters", {**_SECOND, "letter_files": 2}, {**_SECOND, "letter_files": 3},
-           snapshots=(2, 2), unnamed=-1),
+           snapshots=(2, 2), unnamed=None),
     CrashPoint("C48", Scene.LARGE_COMMITTER, "after", "commit", ROWS, left={**_COMMITTED, "spills": 1}, snapshots=(1, 1)),
     *_both(("C49", "C50"), Scene.RENAMED, "put-quarantine-copy", {**_PUT_ASIDE, "quarantine_copies": 0},
            {**_PUT_ASIDE, "quarantine_copies": 1}, unnamed=1),
