@@ -289,13 +289,13 @@ class Bench:
         return self.point.scene in (Scene.LARGE_WRITER, Scene.LARGE_COMMITTER)
 
     def _create_functions(self) -> None:
-        gathers = "3s" if self.point.scene is Scene.GATHERING else "0s"
+        gathers, hold = ("3s", "6s") if self.point.scene is Scene.GATHERING else ("0s", "2s")
         merging = {"commit.manifest.min-count-to-merge": "3"} if self.point.scene is Scene.MERGE else {}
         pipeline = Pipeline(
             self._name,
             commit_interval=gathers,
             linger=gathers,
-            hold="2s",
+            hold=hold,
             tables=self.tables,
             partition_by=("event_id",) if self._is_large else (),
             table_properties=merging,

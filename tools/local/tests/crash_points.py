@@ -90,7 +90,7 @@ CRASH_POINTS: list[CrashPoint] = [
     *_both(("C1", "C2"), Scene.FIRST_RUN, "create-namespace", {"tables": 0}, {"tables": 0}),
     *_both(("C3", "C4"), Scene.FIRST_RUN, "create-table", {"tables": 0}, {"tables": 1}),
     CrashPoint("C5", Scene.FIRST_RUN, "after", "create-table", nth=2, left={"tables": 2}),
-    *_both(("C6", "C7"), Scene.COMMITTER, "receive", {**_QUEUED, "hidden": 0}, {**_QUEUED, "hidden": 1}),
+    *_both(("C6", "C7"), Scene.GATHERING, "receive", _QUEUED, {**_QUEUED, "hidden": 1}),
     *_both(("C8", "C9"), Scene.GATHERING, "hide", {**_QUEUED, "hidden": 1}, {**_QUEUED, "hidden": 1}),
     *_both(("C10", "C11"), Scene.COMMITTER, "put-heartbeat", {**_QUEUED, "begun": 0}, {**_QUEUED, "begun": 1}),
     *_both(("C12", "C13"), Scene.COMMITTER, "put-segment", {**_QUEUED, "segments": 0, "begun": 1}, _BUILT),

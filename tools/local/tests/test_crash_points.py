@@ -33,6 +33,7 @@ def played(request, stack):
     wanted = {point.id for point in asked if point is not None}
     with ThreadPoolExecutor(LANES) as lanes:
         yield {point.id: lanes.submit(play, stack, point) for point in CRASH_POINTS if point.id in wanted}
+        lanes.shutdown(cancel_futures=True)
 
 
 @pytest.mark.parametrize("point", CRASH_POINTS, ids=lambda point: point.id)
