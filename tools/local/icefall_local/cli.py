@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_trigger(demo)
     demo.add_argument("--records", type=_positive, default=50_000, metavar="N", help="records to produce (50000)")
     demo.add_argument("--bad", type=_permille, default=10, metavar="PERMILLE", help="bad ones per thousand (10)")
-    demo.add_argument("--rate", type=float, metavar="R", help="records per second; as fast as possible without")
+    demo.add_argument("--rate", type=float, metavar="R", help="records per second; as fast as possible without (2500 with --hostile)")
     demo.add_argument("--keep", action="store_true", help="leave the stack up and say how to query it")
     demo.add_argument("--json", action="store_true", help="print the figures as one JSON object, as the last line")
     demo.add_argument(

@@ -108,8 +108,14 @@ class Result:
             lines += [f"  {reading.reader}: {line}" for line in named]
         lines += [f"  problem: {problem}" for problem in self.problems]
         lines.append("")
-        lines.append("  every record stands exactly once" if self.right else "  NOT every record stands exactly once: see above")
+        lines.append(f"  {self._verdict()}")
         return "\n".join(lines)
+
+
+    def _verdict(self) -> str:
+        if not all(reading.right for reading in self.readings):
+            return "NOT every record stands exactly once: see above"
+        return "every record stands exactly once" + (", but not all is as it should be: see above" if self.problems else "")
 
 
 class Job:

@@ -19,8 +19,10 @@ KINDS = ("dropped", "delayed", "doubled", "5xx", "429", "empty", "html")
 error, whether it was done or not; too many requests; the answer to what was done is empty; or it is a page of HTML."""
 
 PARTS = ("catalog", "store", "ops", "queue")
-_WIDEST_GAP = 9
-"""Requests between two that meet a draw, at most."""
+_WIDEST_GAP = {"catalog": 5, "store": 5, "ops": 9, "queue": 9}
+"""Requests from one that meets a draw to the next, at most: of some parts little is asked."""
+HOSTILE_RATE = 2_500.0
+"""Records per second of a demo that names no rate: at full speed all would be written and committed in a few requests."""
 _LONGEST_DELAY_S = 1.5
 _PAGE = b"<!DOCTYPE html><html><head><title>Sign in</title></head><body><h1>Please sign in to continue</h1></body></html>"
 
@@ -28,7 +30,7 @@ _PAGE = b"<!DOCTYPE html><html><head><title>Sign in</title></head><body><h1>Plea
 class Deck:
     """Deals one part's kinds, now and then."""
 
-    def __init__(self, chance: random.Random, widest_gap: int = _WIDEST_GAP) -> None:
+    def __init__(self, chance: random.Random, widest_gap: int) -> None:
         self._chance = chance
         self._widest_gap = widest_gap
         self._cards: list[str] = []
@@ -57,7 +59,7 @@ class Hostility:
 
     def __init__(self, seed: int, parts: Sequence[str] = PARTS) -> None:
         self._chance = random.Random(f"hostility {seed}")
-        self._decks = {part: Deck(random.Random(f"hostility {seed} {part}")) for part in parts}
+        self._decks = {part: Deck(random.Random(f"hostility {seed} {part}"), _WIDEST_GAP[part]) for part in parts}
         self._struck = {part: Counter[str]() for part in parts}
         self._is_on = False
 
