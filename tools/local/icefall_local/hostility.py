@@ -2,7 +2,8 @@
 
 What is done to which request is drawn from one seed, part by part; which request meets a draw is up to the run. A
 part's kinds are dealt like cards, all of them before any comes again, so that a run of some length has met them all.
-Nothing is ever answered with success that the part has not done: no client could tell, of any system.
+Success that the part has not had is only claimed as something on the way would claim it: without a word, or with a page.
+An answer that is forged in the part's own form no client could tell, of any system.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from icefall_local.relay import Answer, Asked, Forward
 
 KINDS = ("dropped", "delayed", "doubled", "5xx", "429", "empty", "html")
 """The answer is lost after the part did what it was asked to; request or answer is late; the request arrives twice; a server
-error, whether it was done or not; too many requests; the answer to what was done is empty; or it is a page of HTML."""
+error; too many requests; success without a word; a page of HTML, with success or without. In the place of any of the last
+but 429 the part may have done it, or may never have heard of it."""
 
 PARTS = ("catalog", "store", "ops", "queue")
 _WIDEST_GAP = {"catalog": 5, "store": 5, "ops": 9, "queue": 9}
@@ -36,22 +38,15 @@ class Deck:
         self._cards: list[str] = []
         self._gap = chance.randint(1, widest_gap)
 
-    def deal(self, fitting: Sequence[str]) -> str | None:
-        """What the next request meets, if anything: one of the kinds that fit it. Others stay on top."""
+    def deal(self) -> str | None:
+        """What the next request meets, if anything."""
         self._gap -= 1
         if self._gap > 0:
             return None
+        self._gap = self._chance.randint(1, self._widest_gap)
         if not self._cards:
             self._cards = self._chance.sample(KINDS, len(KINDS))
-        card = next((card for card in self._cards if card in fitting), None)
-        if card is not None:
-            self._cards.remove(card)
-            self._gap = self._chance.randint(1, self._widest_gap)
-        return card
-
-    def take_back(self, card: str) -> None:
-        """The card changed nothing: it is dealt again soon."""
-        self._cards.insert(0, card)
+        return self._cards.pop()
 
 
 class Hostility:
@@ -75,18 +70,13 @@ class Hostility:
 
     async def between(self, asked: Asked, forward: Forward) -> Answer | None:
         """Does to a request what was drawn for it."""
-        deck = self._decks[asked.part]
-        kind = deck.deal(fitting(asked)) if self._is_on else None
+        kind = self._decks[asked.part].deal() if self._is_on else None
         if kind is None:
             return await forward()
-        answer = await self._done(kind, asked, forward)
-        if kind == "empty" and answer is not None and answer.status >= 400:
-            deck.take_back(kind)  # It was refused, and no success lost its answer.
-        else:
-            self._struck[asked.part][kind] += 1
-        return answer
+        self._struck[asked.part][kind] += 1
+        return await self._done(kind, forward)
 
-    async def _done(self, kind: str, asked: Asked, forward: Forward) -> Answer | None:
+    async def _done(self, kind: str, forward: Forward) -> Answer | None:
         match kind:
             case "dropped":
                 await forward()
@@ -96,15 +86,16 @@ class Hostility:
             case "doubled":
                 first, second = await forward(), await forward()
                 return self._chance.choice((first, second))
-            case "5xx":
-                return await self._server_error(forward)
             case "429":
                 return Answer.made_up(429, **({"Retry_After": "1"} if self._heads() else {}))
+        if self._heads():
+            await forward()
+        match kind:
+            case "5xx":
+                return Answer.made_up(self._chance.choice((500, 502, 503, 504)))
             case "empty":
-                answer = await forward()
-                return Answer.made_up(answer.status) if answer.succeeded else answer
-            case _:
-                return await self._page(asked, forward)
+                return Answer.made_up(200)
+        return Answer.made_up(self._chance.choice((200, 502)), _PAGE, Content_Type="text/html")
 
     async def _delayed(self, forward: Forward) -> Answer:
         is_request, delay_s = self._heads(), self._chance.uniform(0.1, _LONGEST_DELAY_S)
@@ -115,32 +106,8 @@ class Hostility:
             await asyncio.sleep(delay_s)
         return answer
 
-    async def _server_error(self, forward: Forward) -> Answer:
-        status, was_done = self._chance.choice((500, 502, 503, 504)), self._heads()
-        if was_done:
-            await forward()
-        return Answer.made_up(status)
-
-    async def _page(self, asked: Asked, forward: Forward) -> Answer:
-        """With success only in the place of an answer that somebody reads: a page for a PUT's empty one is none to S3."""
-        if self._heads():
-            return Answer.made_up(self._chance.choice((502, 503)), _PAGE, Content_Type="text/html")
-        answer = await forward()
-        is_page = answer.succeeded and _is_read(asked)
-        return Answer.made_up(answer.status if is_page else 502, _PAGE, Content_Type="text/html")
-
     def _heads(self) -> bool:
         return self._chance.random() < 0.5
-
-
-def fitting(asked: Asked) -> Sequence[str]:
-    """The kinds that mean anything for a request: an answer that is empty anyway can't be emptied."""
-    return KINDS if _is_read(asked) else [kind for kind in KINDS if kind != "empty"]
-
-
-def _is_read(asked: Asked) -> bool:
-    """Whether the answer's body says something: all of catalog and queue do, of the store's those of reads."""
-    return asked.part in ("catalog", "queue") or asked.method == "GET"
 
 
 def never_struck(counts: Mapping[str, Mapping[str, int]]) -> list[str]:

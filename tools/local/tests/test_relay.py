@@ -9,7 +9,7 @@ import pytest
 
 from icefall_local.calls import call
 from icefall_local.fail_points import FailPoint, FailPoints
-from icefall_local.hostility import KINDS, PARTS, Deck, Hostility, fitting, never_struck
+from icefall_local.hostility import KINDS, Deck, Hostility, never_struck
 from icefall_local.http1 import Response, serve
 from icefall_local.relay import Answer, Asked, RelayProxy
 
@@ -97,7 +97,7 @@ def test_each_kind_does_what_it_says(kind, monkeypatch):
     hostility = Hostility(1, ["catalog"])
     hostility.begin()
     monkeypatch.setattr("icefall_local.hostility._LONGEST_DELAY_S", 0.2)
-    monkeypatch.setattr(Deck, "deal", lambda self, fitting: kind)
+    monkeypatch.setattr(Deck, "deal", lambda self: kind)
     behind = Behind(hostility.between, "catalog")
 
     def talk(port):
@@ -121,54 +121,46 @@ def test_each_kind_does_what_it_says(kind, monkeypatch):
         case "429":
             assert (answer, arrived) == ((429, b""), 0)
         case "empty":
-            assert (answer, arrived) == ((200, b""), 1)
+            assert answer == (200, b"") and arrived <= 1
         case "html":
-            assert answer[1].startswith(b"<!DOCTYPE html>")
+            assert answer[1].startswith(b"<!DOCTYPE html>") and arrived <= 1
 
 
-def test_nothing_is_answered_with_success_that_was_not_done(monkeypatch):
-    monkeypatch.setattr("icefall_local.hostility._LONGEST_DELAY_S", 0.01)
+def test_success_that_was_not_had_is_only_claimed_without_a_word_or_with_a_page(monkeypatch):
+    monkeypatch.setattr("icefall_local.hostility._LONGEST_DELAY_S", 0.11)
     hostility = Hostility(2, ["store"])
     hostility.begin()
+    claimed = set()
 
-    async def met():
-        for _ in range(2_000):
-            done = []
+    async def met(number):
+        done = []
 
-            async def forward(done=done):
-                done.append(1)
-                return Answer.made_up(200, b"object")
+        async def forward():
+            done.append(1)
+            return Answer.made_up(200, b"object")
 
-            answer = await hostility.between(Asked("store", "GET", "/b/k", {}, b"", b""), forward)
-            assert done or answer is None or answer.status >= 400
+        answer = await hostility.between(Asked("store", "GET", "/b/k", {}, b"", b""), forward)
+        if answer is not None and answer.succeeded and not done:
+            claimed.add(answer.body[:15])
 
-    asyncio.run(met())
+    async def all_met():
+        await asyncio.gather(*(met(number) for number in range(1_000)))
+
+    asyncio.run(all_met())
+    assert claimed == {b"", b"<!DOCTYPE html>"}
     assert never_struck(hostility.counts()) == []
 
 
 def test_a_deck_deals_all_kinds_before_any_comes_again_and_the_same_for_the_same_seed():
     def dealt(seed):
         deck = Deck(random.Random(seed), 5)
-        return [kind for kind in (deck.deal(KINDS) for _ in range(400)) if kind is not None]
+        return [kind for kind in (deck.deal() for _ in range(400)) if kind is not None]
 
     kinds = dealt(3)
     assert dealt(3) == kinds != dealt(4)
     assert 400 / 5 <= len(kinds) < 400 * 3 / 4
     for start in range(0, len(kinds) - len(KINDS), len(KINDS)):
         assert sorted(kinds[start : start + len(KINDS)]) == sorted(KINDS)
-
-
-def test_a_card_that_fits_no_request_yet_stays_on_top():
-    deck = Deck(random.Random(5), 1)
-    first = [deck.deal([kind for kind in KINDS if kind != "empty"]) for _ in range(len(KINDS) + 3)]
-    assert sorted(filter(None, first)) == sorted(set(KINDS) - {"empty"})
-    assert deck.deal(KINDS) == "empty"
-
-
-def test_only_answers_that_say_something_are_emptied():
-    assert "empty" not in fitting(Asked("ops", "PUT", "/b/k", {}, b"", b""))
-    assert all("empty" in fitting(Asked(part, "GET", "/b/k", {}, b"", b"")) for part in PARTS)
-    assert "empty" in fitting(Asked("queue", "POST", "/", {}, b"", b""))
 
 
 def test_what_never_struck_is_named():
