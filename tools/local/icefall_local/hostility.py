@@ -21,7 +21,7 @@ error; too many requests; success without a word; a page of HTML, with success o
 but 429 the part may have done it, or may never have heard of it."""
 
 PARTS = ("catalog", "store", "ops", "queue")
-_WIDEST_GAP = {"catalog": 5, "store": 5, "ops": 9, "queue": 9}
+_WIDEST_GAP = {"catalog": 3, "store": 5, "ops": 9, "queue": 9}
 """Requests from one that meets a draw to the next, at most: of some parts little is asked."""
 HOSTILE_RATE = 2_500.0
 """Records per second of a demo that names no rate: at full speed all would be written and committed in a few requests."""
