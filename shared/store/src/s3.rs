@@ -6,7 +6,7 @@
 //! them. The SDK tries again what may pass; a body that breaks off while it is read is read again
 //! here.
 //!
-//! An answer of success counts when it has an ETag, as every store's answers to puts and gets have. A
+//! An answer of success counts when it has an `ETag`, as every store's answers to puts and gets have. A
 //! proxy on the way that answers by itself, with a page to sign in on perhaps, has stored nothing.
 
 use std::ops::Range;

@@ -18,7 +18,7 @@ use crate::Authority;
 /// What the server does with a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Reply {
-    /// Answers with this status, content type and body; one of success has an ETag, as object stores give it.
+    /// Answers with this status, content type and body; one of success has an `ETag`, as object stores give it.
     Answer(u16, &'static str, Vec<u8>),
     /// Answers with success and a page of HTML, as a proxy does that answers by itself.
     Page(&'static str),
