@@ -46,6 +46,9 @@ pub(crate) enum EntryError {
     Zstd(#[from] std::io::Error),
     #[error("the file of dead letters is damaged")]
     Lines(#[from] DeadLetterError),
+    /// What was read is not what was stored: an empty object decompresses to no dead letters without an error.
+    #[error("the file of dead letters holds {found}, but {settled} were settled by it")]
+    Count { found: usize, settled: u64 },
 }
 
 /// Why dead letters could not be delivered now. They stay in their outboxes.
@@ -253,7 +256,12 @@ impl Outboxes<'_> {
 
     async fn read(&self, entry: &OutboxEntry) -> Result<Vec<DeadLetter>, EntryError> {
         let body = self.ports.ops.read(&entry.key).await?;
-        Ok(DeadLetter::decode_lines(&zstd::decode_all(body.as_ref())?)?)
+        let letters = DeadLetter::decode_lines(&zstd::decode_all(body.as_ref())?)?;
+        let settled = entry.spans.iter().map(|span| span.count).sum();
+        if letters.len() as u64 == settled {
+            return Ok(letters);
+        }
+        Err(EntryError::Count { found: letters.len(), settled })
     }
 
     async fn build(

@@ -5,6 +5,9 @@
 //! no header that they don't know. Checksums beyond that are left to when an operation demands
 //! them. The SDK tries again what may pass; a body that breaks off while it is read is read again
 //! here.
+//!
+//! An answer of success counts when it has an `ETag`, as every store's answers to puts and gets have. A
+//! proxy on the way that answers by itself, with a page to sign in on perhaps, has stored nothing.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -100,7 +103,10 @@ impl S3Store {
     ) -> Result<Result<Bytes, Source>, StoreError> {
         let request = self.client.get_object().bucket(location.bucket()).key(location.key());
         let answer = request.set_range(range).send().await.map_err(failed(Operation::Get, location))?;
-        Ok(collect(answer.body, self.limits.attempt).await)
+        match of_a_store(answer.e_tag()) {
+            Ok(()) => Ok(collect(answer.body, self.limits.attempt).await),
+            Err(foreign) => Ok(Err(foreign)),
+        }
     }
 }
 
@@ -110,7 +116,9 @@ impl ObjectStore for S3Store {
         let put = || async {
             let request = self.client.put_object().bucket(location.bucket()).key(location.key());
             let sent = request.body(ByteStream::from(body.clone())).send().await;
-            sent.map(drop).map_err(failed(Operation::Put, location))
+            let answer = sent.map_err(failed(Operation::Put, location))?;
+            let foreign = |source| StoreError::new(Kind::Unreachable, Operation::Put, location, source);
+            of_a_store(answer.e_tag()).map_err(foreign)
         };
         self.signed(put).await
     }
@@ -160,6 +168,13 @@ impl ObjectLister for S3Store {
             }
         }
     }
+}
+
+/// Whether an answer of success is a store's.
+fn of_a_store(e_tag: Option<&str>) -> Result<(), Source> {
+    let foreign =
+        || "the answer has no ETag, so it is no object store's: look for a proxy that answers by itself";
+    e_tag.map(drop).ok_or_else(|| foreign().into())
 }
 
 /// Reads a body to its end within `limit`.

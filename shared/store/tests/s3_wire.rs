@@ -257,6 +257,23 @@ async fn a_body_that_breaks_off_is_read_again_and_never_taken_for_whole() {
     assert!(matches!(error, StoreError::Unreachable { .. }), "{error:?}");
 }
 
+/// A company's proxy that wants somebody to sign in says so with 200.
+#[tokio::test]
+async fn a_page_of_something_on_the_way_is_no_success() {
+    let page = Reply::Page("<html>Sign in</html>");
+    let (_server, store) = served([page.clone()]).await;
+    let put = store.put(&place(), Bytes::from_static(b"PAR1")).await.expect_err("nothing is stored");
+    assert!(matches!(put, StoreError::Unreachable { .. }), "{put:?}");
+    let get = store.get(&place()).await.expect_err("it is no object");
+    assert!(matches!(get, StoreError::Unreachable { .. }), "{get:?}");
+    let why = put.source().expect("a reason").to_string();
+    assert!(why.contains("no object store's"), "{why}");
+
+    let ok = Reply::Answer(200, "application/octet-stream", b"abc".to_vec());
+    let (_server, store) = served([page, ok]).await;
+    assert_eq!(store.get(&place()).await.expect("the second try succeeds"), "abc");
+}
+
 #[tokio::test]
 async fn nobody_at_the_endpoint_is_unreachable() {
     let port =

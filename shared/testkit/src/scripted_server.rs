@@ -18,8 +18,10 @@ use crate::Authority;
 /// What the server does with a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Reply {
-    /// Answers with this status, content type and body.
+    /// Answers with this status, content type and body; one of success has an `ETag`, as object stores give it.
     Answer(u16, &'static str, Vec<u8>),
+    /// Answers with success and a page of HTML, as a proxy does that answers by itself.
+    Page(&'static str),
     /// Announces the whole body, sends that many bytes of it and hangs up.
     Partial(usize, Vec<u8>),
     /// Hangs up without a word.
@@ -181,10 +183,15 @@ async fn serve(
         let reply = decide(number, &request);
         requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
         match reply {
-            Reply::Answer(status, kind, body) => answer(&mut stream, status, kind, body.len(), &body).await,
+            Reply::Answer(status, kind, body) => {
+                let headers = format!("{kind}{}", if status < 300 { TAGGED } else { "" });
+                answer(&mut stream, status, &headers, body.len(), &body).await;
+            }
+            Reply::Page(page) => answer(&mut stream, 200, "text/html", page.len(), page.as_bytes()).await,
             Reply::Partial(sent, body) => {
                 let part = body.get(..sent).unwrap_or(&body);
-                answer(&mut stream, 200, "application/octet-stream", body.len(), part).await;
+                let headers = format!("application/octet-stream{TAGGED}");
+                answer(&mut stream, 200, &headers, body.len(), part).await;
             }
             Reply::HangUp => {}
             Reply::Silence => silent.push(stream),
@@ -192,9 +199,12 @@ async fn serve(
     }
 }
 
-async fn answer(stream: &mut dyn Stream, status: u16, kind: &str, length: usize, body: &[u8]) {
+/// Follows the content type.
+const TAGGED: &str = "\r\netag: \"0\"";
+
+async fn answer(stream: &mut dyn Stream, status: u16, headers: &str, length: usize, body: &[u8]) {
     let head = format!(
-        "HTTP/1.1 {status} Scripted\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+        "HTTP/1.1 {status} Scripted\r\ncontent-type: {headers}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
     );
     // A client that has gone away is its own test's business.
     let _ = stream.write_all(&[head.as_bytes(), body].concat()).await;

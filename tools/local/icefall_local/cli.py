@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_trigger(demo)
     demo.add_argument("--records", type=_positive, default=50_000, metavar="N", help="records to produce (50000)")
     demo.add_argument("--bad", type=_permille, default=10, metavar="PERMILLE", help="bad ones per thousand (10)")
-    demo.add_argument("--rate", type=float, metavar="R", help="records per second; as fast as possible without")
+    demo.add_argument("--rate", type=float, metavar="R", help="records per second; as fast as possible without (2500 with --hostile)")
     demo.add_argument("--keep", action="store_true", help="leave the stack up and say how to query it")
     demo.add_argument("--json", action="store_true", help="print the figures as one JSON object, as the last line")
     demo.add_argument(
@@ -131,7 +131,7 @@ def _add_trigger(parser: argparse.ArgumentParser) -> None:
 def _add_chaos(demo: argparse.ArgumentParser) -> None:
     chaos = demo.add_argument_group(
         "chaos",
-        "With any of the last three, messages of the commit queue are delivered twice, and batches come again with "
+        "With either of the kills, or with --duplicates, messages of the commit queue are delivered twice, and batches come again with "
         "other boundaries and other partitions beside each other. Every record must still stand exactly once.",
     )
     chaos.add_argument(
@@ -140,6 +140,15 @@ def _add_chaos(demo: argparse.ArgumentParser) -> None:
     chaos.add_argument("--kill-writers", action="store_true", help="kill -9 of a writer every few seconds, mostly at work")
     chaos.add_argument("--kill-committers", action="store_true", help="the same of a committer")
     chaos.add_argument("--duplicates", action="store_true", help="the duplicates alone: nothing dies")
+    chaos.add_argument(
+        "--hostile",
+        type=int,
+        nargs="?",
+        const=7,
+        metavar="SEED",
+        help="before catalog, store, ops bucket and queue the network lies: answers are lost, late, empty, of somebody else, "
+        "or errors, and requests arrive twice (7)",
+    )
 
 
 def _positive(text: str) -> int:

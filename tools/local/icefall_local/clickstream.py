@@ -22,6 +22,14 @@ TOPIC = "clickstream"
 
 
 @dataclass(frozen=True)
+class Tables:
+    """Where the records go."""
+
+    rows: str = TABLE
+    dead_letters: str = DEAD_LETTER_TABLE
+
+
+@dataclass(frozen=True)
 class Column:
     """A column as declared in the settings."""
 

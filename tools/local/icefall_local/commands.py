@@ -13,6 +13,7 @@ from typing import Any
 
 from icefall_local import demo as main_job
 from icefall_local import launch
+from icefall_local.hostility import HOSTILE_RATE
 from icefall_local.querying import how_to_query
 from icefall_local.supervisor import Options, StartFailed
 from icefall_local.terminal import Terminal
@@ -51,7 +52,7 @@ def demo(workspace: Workspace, options: argparse.Namespace) -> int:
     wanted = main_job.DemoOptions(
         records=options.records,
         bad_permille=options.bad,
-        rate=options.rate,
+        rate=options.rate or (HOSTILE_RATE if options.hostile is not None else None),
         keep=options.keep,
         as_json=options.json,
         sabotage=options.sabotage,
@@ -77,6 +78,7 @@ def _chaos(options: argparse.Namespace) -> dict[str, Any]:
         "kill_committers": options.kill_committers,
         "duplicates": options.duplicates,
         "chaos_seed": options.seed,
+        "hostile": options.hostile,
     }
 
 

@@ -1,7 +1,8 @@
 """The main job, end to end: produce, wait until all is committed, verify by two readers, print the figures.
 
 It succeeds only when both readers find every record produced exactly once, as a row with the right values
-or as a dead letter with the right bytes, and when each part saw its own access key and no other.
+or as a dead letter with the right bytes, when each part saw its own access key and no other, and when a network
+that was to be hostile was so in each of its ways to each part.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from icefall_local import freshness, sabotage
+from icefall_local import freshness, hostility, sabotage
 from icefall_local.broker_restart import BrokerRestart
 from icefall_local.clickstream import TABLE
 from icefall_local.expectation import Expectation
@@ -99,14 +100,22 @@ class Result:
     def summary(self) -> str:
         shown = {**self.as_json()}
         shown["readers"] = ", ".join(shown["readers"])
+        hostile = shown.pop("hostile", {})
+        shown |= {f"hostile {part}": _listed(struck) for part, struck in hostile.items()}
         lines = ["", *(f"  {name.replace('_', ' '):32} {_human(value)}" for name, value in shown.items() if name != "ok")]
         for reading in self.readings:
             named = [*reading.row_differences.named, *reading.dead_letter_differences.named]
             lines += [f"  {reading.reader}: {line}" for line in named]
         lines += [f"  problem: {problem}" for problem in self.problems]
         lines.append("")
-        lines.append("  every record stands exactly once" if self.right else "  NOT every record stands exactly once: see above")
+        lines.append(f"  {self._verdict()}")
         return "\n".join(lines)
+
+
+    def _verdict(self) -> str:
+        if not all(reading.right for reading in self.readings):
+            return "NOT every record stands exactly once: see above"
+        return "every record stands exactly once" + (", but not all is as it should be: see above" if self.problems else "")
 
 
 class Job:
@@ -131,7 +140,7 @@ class Job:
         if self._options.sabotage:
             self._spoil(expectation, self._options.sabotage)
         readings = [self._verified(expectation, reader) for reader in READERS]
-        return Result(figures, readings, self._key_problems(view), expectation.kinds())
+        return Result(figures, readings, [*self._key_problems(view), *_unmet(view)], expectation.kinds())
 
     def _produce_and_wait(self) -> tuple[Expectation, View]:
         stop = threading.Event()
@@ -272,6 +281,8 @@ class Job:
             figures["broker_down_s"] = self._restart.result.down_s
             figures["broker_recovery_s"] = self._restart.result.recovery_s
             figures["rewinds"] = progress["rewinds"]
+        if view.status["hostile"] is not None:
+            figures["hostile"] = view.status["hostile"]
         return figures
 
     def _key_problems(self, view: View) -> list[str]:
@@ -285,6 +296,12 @@ class Job:
             if regions - {service.region}:
                 problems.append(f"requests to the {part} were signed for {sorted(regions)}, not for {service.region}")
         return problems
+
+
+def _unmet(view: View) -> list[str]:
+    """A hostile network that did not do all that it can proves less than it says."""
+    missing = hostility.never_struck(view.status["hostile"] or {})
+    return [f"the network's hostility never struck as it can (use more records): {one}" for one in missing]
 
 
 AnyGenerator = Generator | TransactionalGenerator
@@ -335,6 +352,10 @@ class _Production:
             self._expectation = generator.run(self._stop)
         except Exception as problem:
             self.failure = problem
+
+
+def _listed(struck: dict[str, int]) -> str:
+    return ", ".join(f"{kind} {count}" for kind, count in struck.items())
 
 
 def _human(value: Any) -> str:

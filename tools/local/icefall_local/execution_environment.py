@@ -155,6 +155,14 @@ class ExecutionEnvironment:
         if self.process is not None and not self._exited.is_set():
             self._signal(signal.SIGKILL)
 
+    def freeze(self) -> None:
+        """SIGSTOP: the process does nothing, and its connections stay. The platform does not notice."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT: it goes on where it was, without knowing how long that took."""
+        self._signal(signal.SIGCONT)
+
     async def stop(self) -> None:
         """SIGTERM, then SIGKILL: the environment is no longer needed."""
         self.alive = False

@@ -27,13 +27,13 @@ class KeysProxy:
         """Requests by access key id."""
         self.scopes: Counter[str] = Counter()
         """Requests by the `region/service` they were signed for."""
-        self._target_port = target_port
+        self.target_port = target_port
         self._server: asyncio.Server | None = None
 
     async def start(self, port: int = 0) -> int:
         """Listens; answers the port."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Client(self, self._target_port), LOOPBACK, port)
+        self._server = await loop.create_server(lambda: _Client(self, self.target_port), LOOPBACK, port)
         return int(self._server.sockets[0].getsockname()[1])
 
     def stop(self) -> None:

@@ -81,11 +81,18 @@ class HostedFunction:
         candidates = [one for one in self._environments if one.alive and (one.busy or not busy_only)]
         if not candidates:
             return False
-        chosen = chance.choice(candidates)
-        self.counts.kills += 1
-        self.counts.kills_in_flight += chosen.busy
-        chosen.kill(from_outside=True)
+        self.kill(chance.choice(candidates))
         return True
+
+    def kill(self, environment: ExecutionEnvironment) -> None:
+        """SIGKILL to one of its environments."""
+        self.counts.kills += 1
+        self.counts.kills_in_flight += environment.busy
+        environment.kill(from_outside=True)
+
+    def at_work(self) -> ExecutionEnvironment | None:
+        """The environment whose invocation has been in flight for longest."""
+        return next((one for one in self._environments if one.alive and one.busy), None)
 
     @property
     def working(self) -> bool:
@@ -152,6 +159,23 @@ class HostedFunction:
         self.counts.last_error = {"time": moment, "request_id": request_id, "text": text}
 
 
+@dataclass(frozen=True)
+class HostedProcess:
+    """The process of one environment, as what strikes at it sees it."""
+
+    of: HostedFunction
+    environment: ExecutionEnvironment
+
+    def kill(self) -> None:
+        self.of.kill(self.environment)
+
+    def freeze(self) -> None:
+        self.environment.freeze()
+
+    def thaw(self) -> None:
+        self.environment.thaw()
+
+
 class LambdaHost:
     """All functions, behind the Invoke API."""
 
@@ -170,6 +194,12 @@ class LambdaHost:
 
     def function(self, name: str) -> HostedFunction | None:
         return self._functions.get(name)
+
+    def at_work(self, name: str) -> HostedProcess | None:
+        """The process of this function that is at work."""
+        function = self._functions.get(name)
+        environment = function.at_work() if function is not None else None
+        return HostedProcess(function, environment) if function is not None and environment is not None else None
 
     def status(self) -> Mapping[str, Any]:
         return {name: function.status() for name, function in self._functions.items()}

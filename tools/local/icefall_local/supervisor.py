@@ -23,13 +23,15 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from icefall_local import clickstream, parts, queue_mapping, scheduler, second_catalog, settings_file
+from icefall_local import clickstream, fail_points, parts, queue_mapping, scheduler, second_catalog, settings_file
 from icefall_local.apache_kafka import ApacheKafka, restarted
 from icefall_local.chaos import Chaos, Wanted
 from icefall_local.credentials import Credentials
 from icefall_local.event_source_mapping import MappingConfig
 from icefall_local.execution_environment import FunctionConfig
+from icefall_local.fail_points import FailPoints
 from icefall_local.generator import create_topic
+from icefall_local.hostility import Hostility
 from icefall_local.http1 import Request, Response, Server, serve
 from icefall_local.java import Java
 from icefall_local.keys_proxy import KeysProxy
@@ -37,6 +39,8 @@ from icefall_local.lambda_host import HostedFunction, LambdaHost
 from icefall_local.ports import LOOPBACK, Ports
 from icefall_local.processes import Part
 from icefall_local.queue_mapping import QueueMappingConfig, QueueProgress, SqsQueue
+from icefall_local.relay import RelayProxy
+from icefall_local.settings_file import Pipeline
 from icefall_local.stack import SecondCatalog, Service, Stack
 from icefall_local.trigger import TRIGGERS
 from icefall_local.workspace import Workspace
@@ -77,6 +81,10 @@ class Options:
     chaos_seed: int = 7
     second_catalog: bool = False
     """Also Apache Iceberg's own catalog, which needs Java."""
+    hostile: int | None = None
+    """With a seed, the network before the parts lies; see `hostility`."""
+    fail_points: bool = False
+    """Whether functions can have proxies of their own, where they are struck at their requests; see `fail_points`."""
     functions: str = ""
     """A folder with the programs `writer` and `committer`; the built ones without."""
 
@@ -102,6 +110,9 @@ class Supervisor:
         self._ports = Ports()
         self._parts: list[Part] = []
         self._proxies: list[KeysProxy] = []
+        """One before each part, for all functions."""
+        self._own_proxies: list[RelayProxy] = []
+        """Those of functions that can be struck."""
         self._server: Server | None = None
         self._host = LambdaHost(run / "log")
         self._tasks: list[asyncio.Task[None]] = []
@@ -110,13 +121,15 @@ class Supervisor:
         self._queue_progress = QueueProgress()
         self._apache_kafka: ApacheKafka | None = None
         self._chaos: Chaos | None = None
+        self._hostility = Hostility(options.hostile) if options.hostile is not None else None
+        self._fail_points = FailPoints(self._host.at_work) if options.fail_points else None
         self._chance = random.Random(0)
 
     async def start(self) -> Stack:
         """Starts everything; the stack is written to `stack.json` when it is ready."""
         stack = await self._start_parts()
         Path(stack.settings).write_text(
-            settings_file.render(stack, commit_interval=self._options.commit_interval, linger=self._options.linger)
+            settings_file.render(stack, Pipeline(commit_interval=self._options.commit_interval, linger=self._options.linger))
         )
         Path(stack.settings).chmod(0o600)
         self._create_functions(stack)
@@ -134,7 +147,7 @@ class Supervisor:
         if self._mapping is not None:
             await asyncio.to_thread(self._mapping.stop)
         await self._host.stop()
-        for proxy in self._proxies:
+        for proxy in [*self._proxies, *self._own_proxies]:
             proxy.stop()
         if self._server is not None:
             await self._server.close()
@@ -215,10 +228,25 @@ class Supervisor:
         raise StartFailed("the broker has topics of both names that this run could use")
 
     async def _service(self, part: str, port: int, keys: Credentials) -> Service:
-        proxy = KeysProxy(part, port)
+        proxy = self._proxy(part, port)
         self._proxies.append(proxy)
         endpoint = f"http://{LOOPBACK}:{await proxy.start(self._ports.free())}"
         return Service.of(endpoint, f"http://{LOOPBACK}:{port}", REGIONS[part], getattr(keys, part))
+
+    def _proxy(self, part: str, port: int) -> KeysProxy:
+        """Where nothing is done to requests, nobody waits for them to be whole."""
+        if self._hostility is None:
+            return KeysProxy(part, port)
+        return RelayProxy(part, port, self._hostility.between)
+
+    async def _proxies_of(self, function: str, points: FailPoints) -> dict[str, str]:
+        """Proxies of a function's own before all parts: their endpoints."""
+        endpoints = {}
+        for shared in self._proxies:
+            proxy = RelayProxy(shared.part, shared.target_port, points.between(function))
+            self._own_proxies.append(proxy)
+            endpoints[shared.part] = f"http://{LOOPBACK}:{await proxy.start(self._ports.free())}"
+        return endpoints
 
     def _create_functions(self, stack: Stack) -> None:
         """Writer and committer, if they are built. Both get the settings' path and no AWS keys at all."""
@@ -252,6 +280,9 @@ class Supervisor:
             self._say("starting the chaos")
             victims = {name: function for name in wanted.victims if (function := self._host.function(name)) is not None}
             self._chaos = Chaos(wanted, stack, victims, _sqs(stack.queue))
+        if self._hostility is not None:
+            self._say("the network turns hostile")
+            self._hostility.begin()
 
     def _start_trigger(self, stack: Stack, committer: HostedFunction) -> None:
         if self._options.trigger == "queue":
@@ -302,9 +333,7 @@ class Supervisor:
             case ("GET", "status"):
                 return Response.of_json(self._status())
             case ("POST", "chaos", "stop"):
-                if self._chaos is not None:
-                    self._chaos.stop()
-                return Response.of_json({"stopped": self._chaos is not None})
+                return Response.of_json({"stopped": self._stop_chaos()})
             case ("PUT", "functions", name):
                 wanted = request.json()
                 self._host.create(FunctionConfig(**{**wanted, "name": name, "bootstrap": Path(wanted["bootstrap"])}))
@@ -314,7 +343,19 @@ class Supervisor:
                 return Response.of_json({"killed": function is not None and function.kill_one(self._chance)})
             case ("POST", "kafka", "restart"):
                 return await restarted(self._apache_kafka, request)
+            case ("POST", "functions", name, "proxies") if self._fail_points is not None:
+                return Response.of_json(await self._proxies_of(name, self._fail_points))
+            case (method, "fail-points", *words) if self._fail_points is not None:
+                return fail_points.answered(self._fail_points, method, words, request)
         return Response.of_json({"message": f"there is no {request.method} {request.path}"}, 404)
+
+    def _stop_chaos(self) -> bool:
+        """Whether there was any. From here on nothing dies, nothing comes twice and nothing lies."""
+        if self._chaos is not None:
+            self._chaos.stop()
+        if self._hostility is not None:
+            self._hostility.stop()
+        return self._chaos is not None or self._hostility is not None
 
     def _status(self) -> dict[str, Any]:
         mapping = {"alive": self._mapping is not None and self._mapping.process.poll() is None}
@@ -327,6 +368,7 @@ class Supervisor:
             "queue_mapping": self._queue_mapping_status(),
             "dead_parts": dead,
             "copies": self._chaos.copies if self._chaos is not None else 0,
+            "hostile": self._hostility.counts() if self._hostility is not None else None,
         }
 
     def _queue_mapping_status(self) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import duckdb
 import pyarrow as pa
 
-from icefall_local.clickstream import DEAD_LETTER_TABLE, ROW_SCHEMA, TABLE
+from icefall_local.clickstream import ROW_SCHEMA, Tables
 from icefall_local.expectation import Expectation, headers_of
 from icefall_local.readers import read_with_duckdb, read_with_pyiceberg
 from icefall_local.stack import Stack
@@ -65,16 +65,16 @@ Read = Callable[[Stack, str, tuple[str, ...]], pa.Table]
 _READ: dict[str, Read] = {"duckdb": read_with_duckdb, "pyiceberg": read_with_pyiceberg}
 
 
-def verify(stack: Stack, expectation: Expectation, reader: str) -> Reading:
+def verify(stack: Stack, expectation: Expectation, reader: str, tables: Tables = Tables()) -> Reading:
     """Reads both tables with one reader and compares every value."""
-    rows = _READ[reader](stack, TABLE, ROW_COLUMNS)
-    letters = _READ[reader](stack, DEAD_LETTER_TABLE, DEAD_LETTER_COLUMNS)
+    rows = _READ[reader](stack, tables.rows, ROW_COLUMNS)
+    letters = _READ[reader](stack, tables.dead_letters, DEAD_LETTER_COLUMNS)
     return Reading(
         reader,
         rows.num_rows,
         letters.num_rows,
         compare_rows(expectation, rows),
-        compare_dead_letters(expectation, letters),
+        compare_dead_letters(expectation, letters, tables),
     )
 
 
@@ -84,7 +84,7 @@ def compare_rows(expectation: Expectation, found: pa.Table) -> Differences:
     return _compare(expectation.topic, expectation.rows(), found, ("event_id",), values)
 
 
-def compare_dead_letters(expectation: Expectation, found: pa.Table) -> Differences:
+def compare_dead_letters(expectation: Expectation, found: pa.Table, tables: Tables = Tables()) -> Differences:
     """The dead letters against the bad records, byte by byte; a record is known by its offset."""
     expected = expectation.dead_letters()
     count = expected.num_rows
@@ -97,7 +97,7 @@ def compare_dead_letters(expectation: Expectation, found: pa.Table) -> Differenc
             "key": expected["key"],
             "value": expected["value"],
             "headers": pa.array([_as_text(headers_of(one)) for one in expected["headers_variant"].to_pylist()], pa.string()),
-            "target_table": pa.array([TABLE] * count, pa.string()),
+            "target_table": pa.array([tables.rows] * count, pa.string()),
         }
     )
     differences = _compare(

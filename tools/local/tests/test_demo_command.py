@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from icefall_local.hostility import KINDS as KINDS_OF_LIES
+from icefall_local.hostility import PARTS
 from icefall_local.sabotage import KINDS
 
 _TOOLS = Path(__file__).parents[1]
@@ -38,6 +40,24 @@ def test_untouched_it_ends_well_and_its_last_line_has_every_figure():
     assert (found["missing"], found["duplicates"], found["altered"]) == (0, 0, 0)
     assert found["dead_letters"] > 0
     assert found["readers"] == ["duckdb", "pyiceberg"]
+
+
+def test_on_a_network_that_lies_to_each_part_in_each_way_every_record_stands_once():
+    done = demo("--hostile", "11", "--records", "30000", "--rate", "1500")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = figures(done)
+    assert found["rows"] + found["dead_letters"] == found["produced"] == 30_000
+    assert (found["missing"], found["duplicates"], found["altered"]) == (0, 0, 0)
+    assert set(found["hostile"]) == set(PARTS)
+    assert all(found["hostile"][part][kind] > 0 for part in PARTS for kind in KINDS_OF_LIES)
+
+
+def test_a_network_that_did_not_lie_in_each_way_ends_with_1_and_says_what_is_missing():
+    done = demo("--hostile", "--records", "50", "--rate", "100")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "the network's hostility never struck as it can (use more records): store:" in done.stdout
+    assert "every record stands exactly once, but not all is as it should be" in done.stdout
+    assert (figures(done)["missing"], figures(done)["duplicates"]) == (0, 0)
 
 
 def test_behind_an_event_source_mapping_of_the_queue_all_is_visible_within_15_s_also_when_the_topic_goes_quiet():

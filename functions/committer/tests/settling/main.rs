@@ -19,8 +19,11 @@ mod suspects;
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use icefall_clock::{Clock, Timestamp};
 use icefall_committer::DrainError;
+use icefall_manifest::BatchManifest;
+use icefall_store::{Location, ObjectStore};
 use icefall_testkit::{Call, Failure, Moment};
 
 use crate::bench::{Bench, Letters, TABLE, records};
@@ -207,6 +210,29 @@ async fn dead_letters_wait_in_the_outbox_while_their_table_is_down() {
     bench.drain().await.expect("a dead letter is settled by its own table's ledger");
     assert!(bench.queue.is_empty());
     assert_eq!(bench.dead_letters().await, []);
+    bench.drain().await.expect("an empty queue is enough to deliver them");
+    assert_eq!(bench.dead_letters().await, bench::keys(0, 0..3));
+}
+
+/// A file that is read as empty, or as another, holds back its entry: an entry that counted as delivered without its
+/// dead letters would lose them.
+#[tokio::test]
+async fn dead_letters_that_are_read_in_part_wait_in_the_outbox() {
+    let bench = Bench::new().await;
+    let batch = bench.batch(vec![], Letters::of(0, 0..3)).await;
+    let other = bench.batch(vec![], Letters::of(0, 0..2)).await;
+    let file = |batch: &BatchManifest| {
+        Location::s3("ops", batch.dead_letters.as_ref().expect("dead letters").key.clone())
+    };
+    let whole = bench.ops.peek(&file(&batch)).expect("it is there");
+    let part = bench.ops.peek(&file(&other)).expect("it is there");
+    bench.send(&batch).await;
+    for wrong in [Bytes::new(), part] {
+        bench.ops.put(&file(&batch), wrong).await.expect("it puts");
+        bench.drain().await.expect("a dead letter is settled by its own table's ledger");
+        assert_eq!((bench.dead_letters().await, bench.queue.len()), (vec![], 0));
+    }
+    bench.ops.put(&file(&batch), whole).await.expect("it puts");
     bench.drain().await.expect("an empty queue is enough to deliver them");
     assert_eq!(bench.dead_letters().await, bench::keys(0, 0..3));
 }
