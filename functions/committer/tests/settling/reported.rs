@@ -24,11 +24,11 @@ async fn sent(bench: &Bench, offsets: Range<i64>) -> BatchManifest {
     batch
 }
 
-/// Sends such batches and settles each by itself.
-async fn settled(bench: &Bench, batches: impl IntoIterator<Item = Range<i64>>) -> Vec<BatchManifest> {
+/// Sends batches from such offsets to such, and settles each by itself.
+async fn settled(bench: &Bench, batches: &[(i64, i64)]) -> Vec<BatchManifest> {
     let mut all = Vec::new();
-    for offsets in batches {
-        all.push(sent(bench, offsets).await);
+    for (from, to) in batches {
+        all.push(sent(bench, *from..*to).await);
         bench.drain().await.expect("it drains");
     }
     all
@@ -52,13 +52,13 @@ async fn iceberg_17551_a_committer_left_over_for_days_takes_nothing_back() {
     let other = bench.another_committer();
     bench.before_commit(move || async move {
         other.send(&held).await;
-        settled(&other, [5..10, 10..15]).await;
+        settled(&other, &[(5, 10), (10, 15)]).await;
         other.clock.advance(8 * DAY);
     });
     let _left_over = bench.drain().await;
     bench.clock.advance(VISIBILITY);
     let bench = bench.restarted();
-    settled(&bench, [15..20]).await;
+    settled(&bench, &[(15, 20)]).await;
     assert_eq!(bench.rows().await, bench::keys(0, 0..20));
     assert!(bench.queue.is_empty() && bench.quarantine().is_empty());
 }
@@ -68,10 +68,10 @@ async fn iceberg_17551_a_committer_left_over_for_days_takes_nothing_back() {
 #[tokio::test]
 async fn iceberg_17552_a_stale_memory_of_the_ledger_replaces_nothing_newer() {
     let stale = Bench::new().await;
-    let mut batches = settled(&stale, [0..5]).await;
+    let mut batches = settled(&stale, &[(0, 5)]).await;
     let newer = stale.another_committer();
-    batches.extend(settled(&newer, [5..10, 10..15, 15..20]).await);
-    batches.extend(settled(&stale, [20..25]).await);
+    batches.extend(settled(&newer, &[(5, 10), (10, 15), (15, 20)]).await);
+    batches.extend(settled(&stale, &[(20, 25)]).await);
     let before = stale.snapshots(TABLE);
     let anew = stale.restarted();
     for batch in &batches {
@@ -87,7 +87,7 @@ async fn iceberg_17552_a_stale_memory_of_the_ledger_replaces_nothing_newer() {
 #[tokio::test]
 async fn iceberg_17340_what_is_read_again_after_a_restart_moves_nothing_backwards() {
     let bench = Bench::new().await;
-    let batches = settled(&bench, [0..5, 5..10, 10..15]).await;
+    let batches = settled(&bench, &[(0, 5), (5, 10), (10, 15)]).await;
     let bench = bench.restarted();
     bench.send(&batches[0]).await;
     sent(&bench, 15..20).await;
@@ -148,7 +148,7 @@ async fn iceberg_13763_three_committers_put_no_path_into_two_snapshots() {
 #[tokio::test]
 async fn iceberg_18006_a_history_that_is_read_again_after_expiry_adds_only_what_was_pending() {
     let bench = Bench::new().await;
-    let mut history = settled(&bench, [0..5, 5..10]).await;
+    let mut history = settled(&bench, &[(0, 5), (5, 10)]).await;
     replace_manifests(&bench, manifests(&bench).await).await;
     expire_all_but_the_newest(&bench).await;
     assert_eq!(bench.snapshots(TABLE), 1, "maintenance's own");
@@ -186,7 +186,7 @@ async fn iceberg_18012_files_of_a_replaced_table_are_kept_and_told_of() {
 #[tokio::test]
 async fn iceberg_16360_a_topic_that_begins_anew_is_neither_filtered_nor_let_in() {
     let bench = Bench::new().await;
-    settled(&bench, [0..100]).await;
+    settled(&bench, &[(0, 100)]).await;
     bench.measured();
     let anew = records(0, 0..5).into_iter().map(bench::other).collect();
     bench.send(&bench.batch(anew, Letters::none()).await).await;
@@ -200,7 +200,7 @@ async fn iceberg_16360_a_topic_that_begins_anew_is_neither_filtered_nor_let_in()
 #[tokio::test]
 async fn iceberg_15293_a_new_cluster_under_a_name_of_its_own_lands_at_once() {
     let bench = Bench::new().await;
-    settled(&bench, [0..100]).await;
+    settled(&bench, &[(0, 100)]).await;
     let anew = records(0, 0..5).into_iter().map(bench::other).collect();
     let mut batch = bench.batch(anew, Letters::none()).await;
     batch.source.cluster = "made-anew".try_into().expect("a name");
@@ -236,7 +236,7 @@ async fn iceberg_15878_a_conflict_costs_another_attempt_and_is_counted() {
     bench.rivals(1);
     bench.drain().await.expect("the same invocation commits");
     assert_eq!(bench.measured().value(Some(TABLE), "CommitConflicts"), Some(1));
-    settled(&bench, [5..10]).await;
+    settled(&bench, &[(5, 10)]).await;
     assert_eq!((bench.rows().await, bench.queue.len()), (bench::keys(0, 0..10), 0));
 }
 
@@ -316,8 +316,8 @@ async fn iceberg_16016_a_committer_whose_puts_failed_goes_on_beside_its_successo
     zombie.clock.advance(VISIBILITY);
     let successor = zombie.another_committer();
     successor.drain().await.expect("it drains");
-    settled(&zombie, [5..10]).await;
-    settled(&successor, [10..15]).await;
+    settled(&zombie, &[(5, 10)]).await;
+    settled(&successor, &[(10, 15)]).await;
     assert_eq!(zombie.rows().await, bench::keys(0, 0..15));
     live_paths(&zombie).await;
 }
