@@ -91,7 +91,7 @@ fn schema() -> Schema {
     Schema::builder().with_fields([Arc::new(column)]).build().expect("a schema")
 }
 
-/// Rounds at most until a commit has failed and landed; about one of ten does.
+/// Rounds at most until a commit has failed and landed; about one of thirty does.
 const MOST_ROUNDS: u64 = 100;
 const RECORDS: u64 = 5;
 

@@ -111,7 +111,6 @@ class Result:
         lines.append(f"  {self._verdict()}")
         return "\n".join(lines)
 
-
     def _verdict(self) -> str:
         if not all(reading.right for reading in self.readings):
             return "NOT every record stands exactly once: see above"

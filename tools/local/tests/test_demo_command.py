@@ -27,27 +27,29 @@ def figures(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def figures_where_all_stands_once(done: subprocess.CompletedProcess[str], records: int) -> dict[str, object]:
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = figures(done)
+    assert found["rows"] + found["dead_letters"] == found["produced"] == records
+    assert (found["missing"], found["duplicates"], found["altered"]) == (0, 0, 0)
+    return found
+
+
 def test_untouched_it_ends_well_and_its_last_line_has_every_figure():
     done = demo()
-    assert done.returncode == 0, done.stderr
-    found = figures(done)
+    found = figures_where_all_stands_once(done, 4000)
     names = (
         "produced rows dead_letters missing duplicates conflicts kills snapshots files bytes "
         "freshness_p50_ms freshness_p99_ms readers"
     )
     assert set(names.split()) <= found.keys()
-    assert found["rows"] + found["dead_letters"] == found["produced"] == 4000
-    assert (found["missing"], found["duplicates"], found["altered"]) == (0, 0, 0)
     assert found["dead_letters"] > 0
     assert found["readers"] == ["duckdb", "pyiceberg"]
 
 
 def test_on_a_network_that_lies_to_each_part_in_each_way_every_record_stands_once():
     done = demo("--hostile", "11", "--records", "30000", "--rate", "1500")
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = figures(done)
-    assert found["rows"] + found["dead_letters"] == found["produced"] == 30_000
-    assert (found["missing"], found["duplicates"], found["altered"]) == (0, 0, 0)
+    found = figures_where_all_stands_once(done, 30_000)
     assert set(found["hostile"]) == set(PARTS)
     assert all(found["hostile"][part][kind] > 0 for part in PARTS for kind in KINDS_OF_LIES)
 
@@ -62,10 +64,7 @@ def test_a_network_that_did_not_lie_in_each_way_ends_with_1_and_says_what_is_mis
 
 def test_behind_an_event_source_mapping_of_the_queue_all_is_visible_within_15_s_also_when_the_topic_goes_quiet():
     done = demo("--trigger", "queue", "--records", "6000", "--rate", "300")
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = figures(done)
-    assert found["rows"] + found["dead_letters"] == found["produced"] == 6000
-    assert (found["missing"], found["duplicates"], found["altered"]) == (0, 0, 0)
+    found = figures_where_all_stands_once(done, 6000)
     assert found["queue_events"] > 0 and found["queue_messages"] > 0
     assert (found["queue_failures"], found["function_errors"]) == (0, 0)
     assert 0 < found["freshness_p99_ms"] <= 15_000

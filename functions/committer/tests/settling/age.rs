@@ -8,10 +8,9 @@ use icefall_store::Location;
 use icefall_testkit::{Call, Failure};
 use serde_json::{Value, json};
 
-use crate::bench::{self, Bench, Letters, TABLE, VISIBILITY, records};
+use crate::bench::{self, Bench, DAY, Letters, TABLE, VISIBILITY, records};
 
 const HOUR: Duration = Duration::from_hours(1);
-const DAY: Duration = Duration::from_hours(24);
 
 /// The paths of the files that the table's newest snapshot names.
 async fn committed(bench: &Bench) -> Vec<String> {

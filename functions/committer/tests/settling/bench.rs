@@ -32,6 +32,7 @@ pub(crate) const TABLE: &str = "analytics.clicks";
 pub(crate) const DEAD_LETTERS: &str = "icefall.dead_letters";
 /// How long the queue hides what it delivers.
 pub(crate) const VISIBILITY: Duration = Duration::from_mins(5);
+pub(crate) const DAY: Duration = Duration::from_hours(24);
 
 const SETTINGS: &str = r#"
 pipeline = "demo"

@@ -7,15 +7,14 @@ use std::ops::Range;
 use std::time::Duration;
 
 use icefall_clock::Clock;
+use icefall_committer::Report;
 use icefall_manifest::BatchManifest;
 use icefall_store::Location;
 use icefall_testkit::{Call, Failure, Moment};
 
-use crate::bench::{self, Bench, Letters, TABLE, VISIBILITY, records};
+use crate::bench::{self, Bench, DAY, Letters, TABLE, VISIBILITY, records};
 use crate::cases::expire_all_but_the_newest;
 use crate::other_engine::{manifests, replace_manifests};
-
-const DAY: Duration = Duration::from_hours(24);
 
 /// Sends a batch of these offsets of partition 0; gives it, for who sends it again.
 async fn sent(bench: &Bench, offsets: Range<i64>) -> BatchManifest {
@@ -32,6 +31,22 @@ async fn settled(bench: &Bench, batches: &[(i64, i64)]) -> Vec<BatchManifest> {
         bench.drain().await.expect("it drains");
     }
     all
+}
+
+/// Sends these once more, and settles all that is queued.
+async fn drained_again(bench: &Bench, batches: &[BatchManifest]) -> Report {
+    for batch in batches {
+        bench.send(batch).await;
+    }
+    bench.drain().await.expect("it drains")
+}
+
+/// Three committers at once, each of which ends well.
+async fn drained_by_three(bench: &Bench, others: &[Bench; 2]) {
+    let (one, two, three) = tokio::join!(bench.drain(), others[0].drain(), others[1].drain());
+    for drained in [one, two, three] {
+        drained.expect("it drains");
+    }
 }
 
 /// Each live file's path; fails where one is there twice.
@@ -74,10 +89,7 @@ async fn iceberg_17552_a_stale_memory_of_the_ledger_replaces_nothing_newer() {
     batches.extend(settled(&stale, &[(20, 25)]).await);
     let before = stale.snapshots(TABLE);
     let anew = stale.restarted();
-    for batch in &batches {
-        anew.send(batch).await;
-    }
-    let report = anew.drain().await.expect("it drains");
+    let report = drained_again(&anew, &batches).await;
     assert_eq!((report.settled, report.snapshots, anew.snapshots(TABLE)), (5, 0, before));
     assert_eq!(anew.rows().await, bench::keys(0, 0..25));
 }
@@ -93,10 +105,7 @@ async fn iceberg_17340_what_is_read_again_after_a_restart_moves_nothing_backward
     sent(&bench, 15..20).await;
     bench.drain().await.expect("it drains");
     let bench = bench.restarted();
-    for batch in &batches {
-        bench.send(batch).await;
-    }
-    let report = bench.drain().await.expect("it drains");
+    let report = drained_again(&bench, &batches).await;
     assert_eq!((report.settled, report.snapshots), (3, 0));
     assert_eq!((bench.rows().await, live_paths(&bench).await.len()), (bench::keys(0, 0..20), 4));
 }
@@ -132,10 +141,7 @@ async fn iceberg_13763_three_committers_put_no_path_into_two_snapshots() {
         bench.send(batch).await;
     }
     let others = [bench.another_committer(), bench.another_committer()];
-    let (one, two, three) = tokio::join!(bench.drain(), others[0].drain(), others[1].drain());
-    for drained in [one, two, three] {
-        drained.expect("it drains");
-    }
+    drained_by_three(&bench, &others).await;
     bench.clock.advance(VISIBILITY);
     bench.drain().await.expect("it drains");
     let expected = batches.iter().map(|batch| batch.files[0].data_file.path.clone()).collect();
@@ -154,10 +160,7 @@ async fn iceberg_18006_a_history_that_is_read_again_after_expiry_adds_only_what_
     assert_eq!(bench.snapshots(TABLE), 1, "maintenance's own");
     history.push(bench.batch(records(0, 10..15), Letters::none()).await);
     let bench = bench.restarted();
-    for batch in &history {
-        bench.send(batch).await;
-    }
-    let report = bench.drain().await.expect("it drains");
+    let report = drained_again(&bench, &history).await;
     assert_eq!((report.settled, report.snapshots), (3, 1));
     assert_eq!((bench.rows().await, live_paths(&bench).await.len()), (bench::keys(0, 0..15), 3));
 }
@@ -294,10 +297,7 @@ async fn iceberg_13593_committers_that_meet_again_and_again_all_get_through() {
             let first = round * 15 + start * 5;
             sent(&bench, first..first + 5).await;
         }
-        let (one, two, three) = tokio::join!(bench.drain(), others[0].drain(), others[1].drain());
-        for drained in [one, two, three] {
-            drained.expect("each ends");
-        }
+        drained_by_three(&bench, &others).await;
     }
     assert_eq!((bench.rows().await, bench.queue.len()), (bench::keys(0, 0..90), 0));
     live_paths(&bench).await;
