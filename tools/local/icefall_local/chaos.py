@@ -131,14 +131,19 @@ class Victim(Protocol):
 
 
 async def strike(victim: Victim, kill: Kill, chance: random.Random, patience_s: float = _PATIENCE_S) -> bool:
-    """Kills in the middle of an invocation; when none comes for long, whatever environment is warm."""
+    """Kills in the middle of an invocation; when none comes for long, whatever environment is warm.
+
+    Where one ended before its moment, the next is struck earlier: some took long of late, and most are short.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + patience_s
+    moment = kill.moment
     while loop.time() < deadline:
         if victim.working:
-            await asyncio.sleep(min(kill.moment * victim.typical_s, max(0.0, deadline - loop.time())))
+            await asyncio.sleep(min(moment * victim.typical_s, max(0.0, deadline - loop.time())))
             if victim.kill_one(chance, busy_only=True):
                 return True
+            moment /= 2
         await asyncio.sleep(_LOOK_EVERY_S)
     return victim.kill_one(chance)
 

@@ -17,10 +17,10 @@ def run(options):
 
 def test_while_functions_die_and_all_comes_twice_every_record_stands_once():
     stack = Options(committers=2, kill_writers=True, kill_committers=True)
-    result = run(DemoOptions(records=30_000, rate=3_000.0, bad_permille=20, stack=stack))
+    result = run(DemoOptions(records=60_000, rate=3_000.0, bad_permille=20, stack=stack))
     assert result.right, result.summary()
     found = result.as_json()
-    assert found["rows"] + found["dead_letters"] == found["produced"] == 30_000
+    assert found["rows"] + found["dead_letters"] == found["produced"] == 60_000
     assert (found["missing"], found["duplicates"], found["altered"]) == (0, 0, 0)
     for what in ("kills", "kills_in_flight", "repolls", "copies_sent", "duplicates_skipped"):
         assert found[what] > 0, (what, found)

@@ -55,7 +55,7 @@ def test_on_a_network_that_lies_to_each_part_in_each_way_every_record_stands_onc
 
 
 def test_a_network_that_did_not_lie_in_each_way_ends_with_1_and_says_what_is_missing():
-    done = demo("--hostile", "--records", "50", "--rate", "100")
+    done = demo("--hostile", "--records", "1", "--bad", "0")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "the network's hostility never struck as it can (use more records): store:" in done.stdout
     assert "every record stands exactly once, but not all is as it should be" in done.stdout
