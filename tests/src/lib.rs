@@ -21,4 +21,4 @@ pub use log::Log;
 pub use pipeline::{Pipeline, SECRETS, closed_port, reasons};
 pub use readers::{Question, Reader, Row, other_engine};
 pub use stack::{Service, Stack, WhichCatalog};
-pub use watched::{Around, Watched, WatchedCatalog};
+pub use watched::{Watched, WatchedCatalog};

@@ -1,14 +1,12 @@
 //! A catalog that remembers what became of each commit, and lets commits meet.
 //!
 //! A race that a test waits for is a race that it rarely sees: two committers that are held until both have built
-//! their commit are in one every time. So is a failure that needs others at work: they are while something commits, and
-//! nothing else has to get past them.
+//! their commit are in one every time.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use futures::future::BoxFuture;
 use iceberg::{NamespaceIdent, TableIdent};
 use icefall_catalog::{
     Catalog, CatalogError, Commit, CommitOutcome, LoadedTable, Namespace, NewTable, Snapshots,
@@ -26,15 +24,10 @@ pub struct Watched {
     pub outcome: &'static str,
 }
 
-/// Sees a commit through, and does what others do beside it.
-pub type Around =
-    Arc<dyn for<'a> Fn(BoxFuture<'a, CommitOutcome>) -> BoxFuture<'a, CommitOutcome> + Send + Sync>;
-
 /// A catalog whose commits are watched.
 pub struct WatchedCatalog {
     inner: Arc<dyn Catalog>,
     meeting: Option<Arc<Barrier>>,
-    around: Option<Around>,
     seen: Mutex<Vec<Watched>>,
 }
 
@@ -48,23 +41,17 @@ impl WatchedCatalog {
     /// `inner`, watched.
     #[must_use]
     pub fn new(inner: Arc<dyn Catalog>) -> Arc<Self> {
-        Self::with(inner, None, None)
+        Self::with(inner, None)
     }
 
     /// The same, whose first commit waits for the first commits of all others that meet there.
     #[must_use]
     pub fn meeting(inner: Arc<dyn Catalog>, meeting: &Arc<Barrier>) -> Arc<Self> {
-        Self::with(inner, Some(Arc::clone(meeting)), None)
+        Self::with(inner, Some(Arc::clone(meeting)))
     }
 
-    /// The same, whose commits are made within `around`.
-    #[must_use]
-    pub fn within(inner: Arc<dyn Catalog>, around: &Around) -> Arc<Self> {
-        Self::with(inner, None, Some(Arc::clone(around)))
-    }
-
-    fn with(inner: Arc<dyn Catalog>, meeting: Option<Arc<Barrier>>, around: Option<Around>) -> Arc<Self> {
-        Arc::new(Self { inner, meeting, around, seen: Mutex::default() })
+    fn with(inner: Arc<dyn Catalog>, meeting: Option<Arc<Barrier>>) -> Arc<Self> {
+        Arc::new(Self { inner, meeting, seen: Mutex::default() })
     }
 
     /// All commits so far.
@@ -92,11 +79,7 @@ impl Catalog for WatchedCatalog {
         if let Some(meeting) = self.meeting.as_ref().filter(|_| self.seen().is_empty()) {
             meeting.wait().await;
         }
-        let sent = self.inner.commit(table, commit);
-        let outcome = match &self.around {
-            Some(around) => around(sent).await,
-            None => sent.await,
-        };
+        let outcome = self.inner.commit(table, commit).await;
         let watched = Watched { table: table.clone(), commit: commit.clone(), outcome: outcome.name() };
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).push(watched);
         outcome

@@ -5,6 +5,8 @@ What holds on one catalog may rest on that catalog's habits, so every promise is
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from icefall_local.credentials import KeyPair
@@ -19,18 +21,32 @@ _READY_SECONDS = 60.0
 
 
 def start(java: Java, run: Path, ports: Ports, s3_endpoint: str, key: KeyPair) -> tuple[list[Part], SecondCatalog]:
-    """Starts it twice; returns when both answer.
-
-    One has its tables in a file. The other has them in memory, where each of its two connections has a database of
-    its own: a request that finds the first connection at work ends as a failure of the server's, and if that was the
-    request's last question, what it asked for has been done all the same.
-    """
-    in_file = f"jdbc:sqlite:{run / 'second-catalog.sqlite'}"
-    databases = {"second-catalog": in_file, "failing-catalog": "jdbc:sqlite::memory:"}
-    started = {name: _start(java, run, ports, name, _properties(url, s3_endpoint, key)) for name, url in databases.items()}
+    """Starts it twice, each with a database of its own; returns when both answer. The second one fails now and then."""
+    databases = {name: run / f"{name}.sqlite" for name in ("second-catalog", "failing-catalog")}
+    started = {name: _start(java, run, ports, name, _properties(file, s3_endpoint, key)) for name, file in databases.items()}
+    _fail_now_and_then(databases["failing-catalog"])
     uris = {name: f"http://{LOOPBACK}:{port}" for name, (_, port) in started.items()}
     described = SecondCatalog(uris["second-catalog"], uris["failing-catalog"], f"s3://{BUCKET}", BUCKET)
     return [part for part, _ in started.values()], described
+
+
+def _fail_now_and_then(database: Path) -> None:
+    """From now on each third change of a table ends as a failure of the server's, and has been made.
+
+    `RAISE(FAIL)` ends a statement with an error and takes nothing back of what it did (SQLite, CREATE TRIGGER, "The
+    RAISE() function"), so that the server's commit is in the database when its own question for it fails.
+    """
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        connection.executescript(
+            """
+            CREATE TABLE changes (number INTEGER NOT NULL);
+            INSERT INTO changes VALUES (0);
+            CREATE TRIGGER made_and_not_answered AFTER UPDATE ON iceberg_tables BEGIN
+                UPDATE changes SET number = number + 1;
+                SELECT RAISE(FAIL, 'the answer is lost') FROM changes WHERE number % 3 = 2;
+            END;
+            """
+        )
 
 
 def _start(java: Java, run: Path, ports: Ports, name: str, properties: str) -> tuple[Part, int]:
@@ -42,10 +58,10 @@ def _start(java: Java, run: Path, ports: Ports, name: str, properties: str) -> t
     return part, port
 
 
-def _properties(database: str, s3_endpoint: str, key: KeyPair) -> str:
+def _properties(database: Path, s3_endpoint: str, key: KeyPair) -> str:
     properties = {
         "catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
-        "uri": database,
+        "uri": f"jdbc:sqlite:{database}",
         "clients": "2",
         "jdbc.schema-version": "V1",
         "jdbc.strict-mode": "true",
