@@ -6,25 +6,9 @@ import decimal
 import pyarrow as pa
 import pytest
 
-from icefall_local.commands import _second_catalog
 from icefall_local.java import Java
 from icefall_local.values import rows
 from icefall_local.workspace import Unusable, Workspace
-
-
-def test_the_tests_of_both_catalogs_are_selected_by_name():
-    command = _second_catalog([])
-    assert command[:2] == ["env", "ICEFALL_STACK_CATALOG=second"]
-    assert command.count("--test") == 6 and "second_catalog" in command
-    assert "--no-fail-fast" in command
-
-
-def test_what_the_caller_selects_replaces_the_usual_and_what_is_skipped_stays():
-    command = _second_catalog(["--test", "readers", "t02", "--", "--nocapture"])
-    assert command.count("--test") == 1 and "--no-fail-fast" not in command
-    before, after = command[: command.index("--")], command[command.index("--") + 1 :]
-    assert before[-3:] == ["--test", "readers", "t02"]
-    assert after[-1] == "--nocapture" and after.count("--skip") == 2
 
 
 def test_what_was_not_built_is_named_with_what_to_do(tmp_path):
