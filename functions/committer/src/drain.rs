@@ -19,7 +19,7 @@ use crate::failure::TableFailure;
 use crate::hold::Hold;
 use crate::outbox::{Outboxes, Progress};
 use crate::renewals::Renewals;
-use crate::sweep::Sweep;
+use crate::sweep::{LookedThrough, Sweep};
 use crate::{Ports, round};
 
 /// Why an invocation ends as failed. What it settled before is settled; what it did not is queued.
@@ -28,7 +28,7 @@ pub enum DrainError {
     /// The queue can't be read.
     #[error("the commit queue can't be read; batch manifests wait in it")]
     Queue(#[from] QueueError),
-    /// The catalog can't be reached. Nothing was taken from the queue.
+    /// The catalog can't be reached. Nothing was settled; what the queue would drop soon is in quarantine.
     #[error("the catalog can't be reached; batch manifests wait in the queue")]
     Catalog(#[source] TableFailure),
     /// Some tables could not be settled, or are missing.
@@ -72,6 +72,7 @@ pub struct Committer {
     pub(crate) settings: Settings,
     pub(crate) ledgers: LedgerStore,
     pub(crate) renewals: Renewals,
+    looked_through: LookedThrough,
     tables: Vec<Wanted>,
 }
 
@@ -96,7 +97,8 @@ impl Committer {
     pub fn new(settings: Settings, ports: Ports) -> Result<Self, iceberg::Error> {
         let tables = wanted(&settings)?;
         let ledgers = LedgerStore::new(ports.ops.clone());
-        Ok(Self { ports, settings, ledgers, renewals: Renewals::default(), tables })
+        let (renewals, looked_through) = (Renewals::default(), LookedThrough::default());
+        Ok(Self { ports, settings, ledgers, renewals, looked_through, tables })
     }
 
     /// Works until the queue has been empty for the linger time, or until the deadline of the
@@ -160,7 +162,13 @@ impl Committer {
         after_round: &(dyn Fn() + Sync),
     ) -> Result<(), DrainError> {
         state.sweep = self.sweep().await;
-        state.report.failed_tables += self.begin(state, deadline).await?;
+        match self.begin(state, deadline).await {
+            Ok(missing) => state.report.failed_tables += missing,
+            Err(gone) => {
+                self.look_through(state, brought, hold, deadline, &gone).await;
+                return Err(DrainError::Catalog(gone));
+            }
+        }
         while deadline.allows_work(self.ports.clock.now()) && !state.catalog_is_gone {
             let messages = self.gather(hold, std::mem::take(&mut brought), deadline).await?;
             if messages.is_empty() {
@@ -174,6 +182,29 @@ impl Committer {
             after_round();
         }
         Ok(())
+    }
+
+    /// Without a catalog nothing can be settled, and the queue forgets all the same: what is old is put aside, and the
+    /// rest given back at once. No heartbeat is put, so that writers take nothing more in before long.
+    async fn look_through(
+        &self,
+        state: &mut State,
+        brought: Vec<Received>,
+        hold: &Hold<'_>,
+        deadline: Deadline,
+        gone: &TableFailure,
+    ) {
+        let messages = if self.looked_through.is_due(state.sweep, self.ports.clock.now()) {
+            self.gather(hold, brought, deadline).await
+        } else {
+            Ok(brought)
+        };
+        match messages {
+            Ok(messages) => round::put_old_aside(self, state, messages, gone).await,
+            Err(fault) => {
+                warn!(error = &fault as &dyn std::error::Error, "the commit queue can't be read either");
+            }
+        }
     }
 
     async fn sweep(&self) -> Sweep {
@@ -205,9 +236,8 @@ impl Committer {
     }
 
     /// Ensures the tables, and delivers what an earlier invocation may have left in their outboxes.
-    async fn begin(&self, state: &mut State, deadline: Deadline) -> Result<usize, DrainError> {
-        let ensured = ensure(&self.ports, &self.tables).await;
-        let (loaded, missing) = ensured.map_err(DrainError::Catalog)?;
+    async fn begin(&self, state: &mut State, deadline: Deadline) -> Result<usize, TableFailure> {
+        let (loaded, missing) = ensure(&self.ports, &self.tables).await?;
         for (name, table) in loaded {
             self.ports.metrics.table_metadata_size(&name, table.answer_bytes);
             let branch = self.branch(&name);

@@ -21,6 +21,7 @@ use crate::outbox::Progress;
 use crate::quarantine::Reason;
 use crate::renewals::{Renewals, is_stale};
 use icefall_rewrite::{RewriteError, Rewriter};
+use icefall_store::StoreError;
 use icefall_tables::{AppendError, FileGroup, LedgerStore, LedgerStoreError, Table};
 use tracing::{info, warn};
 
@@ -40,6 +41,8 @@ pub(crate) enum Fate {
     /// The same because of some of its records, which an operator discarded as copies. All others are settled once the
     /// plan is committed.
     Discarded(RecordList),
+    /// It stays queued, since one of its files can't be read now; the text says why.
+    HeldUp(String),
     /// It stays queued, since its source stands still in this table, and has for that long.
     Waits {
         /// Since when, in milliseconds since the epoch.
@@ -146,27 +149,27 @@ impl Planner<'_> {
                     plan.accept(round, delivery, current, files)?;
                     Fate::Committed
                 }
-                Err(fault) => damaged(fault)?,
+                Err(fault) => not_rewritten(fault)?,
             },
             Verdict::Duplicate(_) if is(Mutation::DuplicateKept) => Fate::Waits { since_ms: u64::MAX },
             Verdict::Duplicate(Evidence::Committed) => Fate::Settled,
             Verdict::Duplicate(Evidence::ThisRound) => Fate::Repeated,
-            Verdict::Trim(free) => match self.trim(batch, &free).await {
+            Verdict::Trim(free) => match self.trim(batch, free).await {
                 Ok(trimmed) => {
                     let files = group_of(self.table, &trimmed)?;
                     plan.accept(round, delivery, Cow::Owned(trimmed), files)?;
                     Fate::Trimmed
                 }
-                Err(fault) => damaged(fault)?,
+                Err(fault) => not_rewritten(fault)?,
             },
             Verdict::Discard(Discard { free, copies }) if free.is_empty() => Fate::Discarded(copies),
-            Verdict::Discard(Discard { free, copies }) => match self.trim(batch, &free).await {
+            Verdict::Discard(Discard { free, copies }) => match self.trim(batch, free).await {
                 Ok(trimmed) => {
                     let files = group_of(self.table, &trimmed)?;
                     plan.accept(round, delivery, Cow::Owned(trimmed), files)?;
                     Fate::Discarded(copies)
                 }
-                Err(fault) => damaged(fault)?,
+                Err(fault) => not_rewritten(fault)?,
             },
             Verdict::Quarantine(reason) => Fate::Quarantine(quarantine_of(&reason), reason.to_string()),
             Verdict::Stop(conflict) => {
@@ -184,12 +187,12 @@ impl Planner<'_> {
         if !is_stale(metadata, batch, now) {
             return Ok(Cow::Borrowed(batch));
         }
-        if let Some(renewed) = self.renewals.of(metadata, batch, now) {
+        if let Some(renewed) = self.renewals.of(metadata, batch, None, now) {
             return Ok(Cow::Owned(renewed));
         }
         let renewed = self.rewriter().renew(batch, None).await?;
         self.tell_renewed(batch);
-        self.renewals.keep(batch.id, renewed.clone());
+        self.renewals.keep(batch.id, None, renewed.clone());
         Ok(Cow::Owned(renewed))
     }
 
@@ -209,14 +212,19 @@ impl Planner<'_> {
         warn!(table = %self.table.name, batch = %batch.id, made_at_ms = batch.made_at_ms, "its files were written anew: they are old, or of a schema or partition spec that the table has dropped");
     }
 
-    async fn trim(&self, batch: &BatchManifest, free: &Free) -> Result<BatchManifest, RewriteError> {
-        let trimmed = if is_stale(&self.table.metadata, batch, self.ports.clock.now()) {
+    async fn trim(&self, batch: &BatchManifest, free: Free) -> Result<BatchManifest, RewriteError> {
+        let (metadata, now) = (&self.table.metadata, self.ports.clock.now());
+        if let Some(trimmed) = self.renewals.of(metadata, batch, Some(&free), now) {
+            return Ok(trimmed);
+        }
+        let trimmed = if is_stale(metadata, batch, now) {
             self.tell_renewed(batch);
-            self.rewriter().renew(batch, Some(free)).await?
+            self.rewriter().renew(batch, Some(&free)).await?
         } else {
-            self.rewriter().trim(batch, free).await?
+            self.rewriter().trim(batch, &free).await?
         };
         info!(table = %self.table.name, batch = %batch.id, free = free.len(), of = batch.record_count(), "trimmed to the records that are not settled yet");
+        self.renewals.keep(batch.id, Some(free), trimmed.clone());
         Ok(trimmed)
     }
 }
@@ -287,11 +295,15 @@ fn fit(
     }
 }
 
-/// What is wrong with a file for good makes its batch manifest a person's business; all else waits.
-fn damaged(fault: RewriteError) -> Result<Fate, TableFailure> {
+/// What is wrong with a file for good makes its batch manifest a person's business. What the store says of one file alone
+/// holds up one batch manifest: one that is gone may look like one that may not be read. All else concerns the others too.
+fn not_rewritten(fault: RewriteError) -> Result<Fate, TableFailure> {
     match fault {
         fault @ RewriteError::Damaged { .. } => Ok(Fate::Quarantine(Reason::FileDamaged, chain(&fault))),
-        unavailable => Err(unavailable.into()),
+        fault @ RewriteError::Store(StoreError::Denied { .. } | StoreError::Rejected { .. }) => {
+            Ok(Fate::HeldUp(chain(&fault)))
+        }
+        fault => Err(fault.into()),
     }
 }
 

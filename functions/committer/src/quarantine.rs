@@ -141,11 +141,12 @@ pub(crate) async fn put_batch_aside(
 pub(crate) async fn put_records_aside(
     ports: &Ports,
     reason: Reason,
+    needed: Copies,
     delivery: &Delivery,
     detail: &str,
     records: &RecordList,
 ) -> Result<(), StoreError> {
-    put_runs_aside(ports, reason, Copies::All, delivery, detail, records.runs().to_vec()).await
+    put_runs_aside(ports, reason, needed, delivery, detail, records.runs().to_vec()).await
 }
 
 async fn put_runs_aside(

@@ -1,4 +1,5 @@
-//! When a batch manifest's files are written anew before they are committed, and what has been.
+//! When a batch manifest's files are written anew before they are committed, and what has been: all of its rows because
+//! the files are old, or those of its rows that are free.
 //!
 //! A table's own clean-up removes files that no snapshot names once they are old enough, and it may do
 //! so between our look and our commit. So files that have waited for half of that time are never
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use iceberg::spec::TableMetadata;
 use icefall_clock::Timestamp;
+use icefall_ledger::Free;
 use icefall_manifest::{BatchId, BatchManifest, TableUuid};
 use icefall_mutations::{Mutation, is};
 
@@ -27,7 +29,15 @@ const REMEMBERED: usize = 10_000;
 
 /// What was written anew, by the batch manifest that it was written for.
 #[derive(Debug, Default)]
-pub(crate) struct Renewals(Mutex<HashMap<BatchId, BatchManifest>>);
+pub(crate) struct Renewals(Mutex<HashMap<BatchId, Renewed>>);
+
+/// A batch manifest with files that were written anew.
+#[derive(Debug)]
+pub(crate) struct Renewed {
+    /// The records that it was trimmed to; `None`: all of them.
+    free: Option<Free>,
+    batch: BatchManifest,
+}
 
 /// Whether `batch` has to be written anew before anything of it is committed to the table.
 pub(crate) fn is_stale(metadata: &TableMetadata, batch: &BatchManifest, now: Timestamp) -> bool {
@@ -47,26 +57,40 @@ fn is_old(metadata: &TableMetadata, batch: &BatchManifest, now: Timestamp) -> bo
 }
 
 impl Renewals {
-    /// What was written anew for `batch`, if it can be committed to the table as it is now.
+    /// What was written anew for `batch`, with just these of its records, if it can be committed to the table as it is
+    /// now.
     pub(crate) fn of(
         &self,
         metadata: &TableMetadata,
         batch: &BatchManifest,
+        free: Option<&Free>,
         now: Timestamp,
     ) -> Option<BatchManifest> {
-        let renewed = self.with(|known| known.get(&batch.id).cloned())?;
+        let same = |renewed: &&Renewed| renewed.free.as_ref() == free;
+        let renewed = self.with(|known| Some(known.get(&batch.id).filter(same)?.batch.clone()))?;
         let usable = renewed.table_uuid == TableUuid(metadata.uuid()) && !is_stale(metadata, &renewed, now);
         usable.then_some(renewed)
     }
 
     /// Remembers what was written anew for the batch manifest of this id.
-    pub(crate) fn keep(&self, id: BatchId, renewed: BatchManifest) {
+    pub(crate) fn keep(&self, id: BatchId, free: Option<Free>, batch: BatchManifest) {
         self.with(|known| {
             if known.len() >= REMEMBERED {
                 known.clear();
             }
-            known.insert(id, renewed);
+            known.insert(id, Renewed { free, batch });
         });
+    }
+
+    /// Forgets what a commit is about to name, for as long as it may have been made: once a snapshot had a file, its
+    /// expiry may remove it, whatever became of the snapshot.
+    pub(crate) fn lend(&self, ids: impl Iterator<Item = BatchId>) -> Vec<(BatchId, Renewed)> {
+        self.with(|known| ids.filter_map(|id| known.remove_entry(&id)).collect())
+    }
+
+    /// Remembers it again, since the commit was not made.
+    pub(crate) fn give_back(&self, lent: Vec<(BatchId, Renewed)>) {
+        self.with(|known| known.extend(lent));
     }
 
     /// Forgets what is settled.
@@ -74,7 +98,7 @@ impl Renewals {
         self.with(|known| known.remove(&id));
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut HashMap<BatchId, BatchManifest>) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut HashMap<BatchId, Renewed>) -> T) -> T {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -4,6 +4,8 @@
 //! to one table reaches another: each has its own outcome. Messages that an earlier round did not live
 //! to settle are taken after the others, in rounds of their own.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream;
@@ -190,6 +192,16 @@ async fn note(
         Ok(settled) => {
             state.report.snapshots += usize::from(settled.snapshot);
             state.report.waiting += settled.waiting;
+            if settled.held_up > 0 {
+                committer.ports.metrics.table_failed(table);
+                state.report.failed_tables += 1;
+                error!(
+                    %table,
+                    %branch,
+                    messages = settled.held_up,
+                    "the table was settled, but for these messages; each is named above, with its reason"
+                );
+            }
             state.keep_outboxes(settled.ledgers);
             let_go(committer, state, settled.receipts).await;
         }
@@ -234,6 +246,35 @@ async fn sweep(
         }
     }
     swept
+}
+
+/// Parks those of `messages` that the queue would drop soon, opening no other, and gives the others back. Nothing else
+/// can be done with them while the catalog is `gone`.
+pub(crate) async fn put_old_aside(
+    committer: &Committer,
+    state: &mut State,
+    messages: Vec<Received>,
+    gone: &TableFailure,
+) {
+    let now = committer.ports.clock.now();
+    state.report.received += messages.len();
+    let (old, young): (Vec<_>, Vec<_>) =
+        messages.into_iter().partition(|message| state.sweep.due(message, now).is_some());
+    let inbox = open(&committer.ports, old, state.sweep).await;
+    state.report.waiting += inbox.waiting + young.len();
+    let_go(committer, state, inbox.quarantined).await;
+    for deliveries in inbox.tables.values() {
+        let swept = sweep(committer, state, deliveries, gone).await;
+        state.report.waiting += deliveries.len() - swept.len();
+        let_go(committer, state, swept).await;
+    }
+    let young: Vec<_> = young.into_iter().map(|message| message.receipt).collect();
+    if let Err(fault) = committer.ports.queue.hide(&young, Duration::ZERO).await {
+        warn!(
+            error = &fault as &dyn std::error::Error,
+            "messages can't be given back; they are seen again after the time that they are held for"
+        );
+    }
 }
 
 /// Deletes messages that are settled. One that can't be deleted comes again and is a duplicate.

@@ -13,7 +13,7 @@ use icefall_ledger::{Ledger, Lineage, RoundResult};
 use icefall_manifest::{Branch, ClusterName, Source, TableName};
 use icefall_mutations::{Mutation, is};
 use icefall_queue::Receipt;
-use icefall_store::file_io;
+use icefall_store::{StoreError, file_io};
 use icefall_tables::{Append, AppendBuilder, LedgerStore, LedgerStoreError, Table, ident, summary};
 use tracing::{error, info, warn};
 
@@ -47,10 +47,30 @@ pub(crate) struct Settled {
     pub(crate) receipts: Vec<Receipt>,
     /// Messages that stay queued.
     pub(crate) waiting: usize,
+    /// Those of them that stay because something failed that concerns them alone.
+    pub(crate) held_up: usize,
     /// The table's ledgers afterwards, with their outboxes.
     pub(crate) ledgers: Vec<Ledger>,
     /// Whether a snapshot was added.
     pub(crate) snapshot: bool,
+}
+
+impl Settled {
+    fn hold_up(&mut self) {
+        self.waiting += 1;
+        self.held_up += 1;
+    }
+
+    /// A message goes once it stands in quarantine. One that can't be put there stays queued, and is in no other's way.
+    fn put_aside(&mut self, delivery: &Delivery, put: Result<(), StoreError>) {
+        match put {
+            Ok(()) => self.receipts.push(delivery.message.receipt.clone()),
+            Err(fault) => {
+                error!(message = %delivery.message.id, error = &fault as &dyn std::error::Error, "quarantine can't be written; the message stays queued");
+                self.hold_up();
+            }
+        }
+    }
 }
 
 /// What settling a table takes, besides the table.
@@ -125,6 +145,7 @@ impl Settler<'_> {
         if is(Mutation::AcknowledgedBeforeCommit) {
             self.ports.queue.delete(&plan.settled()).await.ok();
         }
+        let lent = renewals.lend(deliveries.iter().map(|delivery| delivery.batch.id));
         match self.ports.catalog.commit(&ident(name)?, &commit).await {
             CommitOutcome::Conflict(_) if is(Mutation::ConflictIsSuccess) => {
                 self.carry_out(&table, &plan, false).await.map(Attempt::Done)
@@ -134,6 +155,7 @@ impl Settler<'_> {
             }
             CommitOutcome::Committed(after) => self.committed(table, *after, &plan).await.map(Attempt::Done),
             CommitOutcome::Conflict(reason) => {
+                renewals.give_back(lent);
                 self.ports.metrics.commit_conflict(name);
                 Ok(Attempt::Again("conflict", reason))
             }
@@ -141,7 +163,10 @@ impl Settler<'_> {
                 self.ports.metrics.commit_unknown(name);
                 Ok(Attempt::Again(UNKNOWN, reason))
             }
-            refused => Err(TableFailure::refused(&refused)),
+            refused => {
+                renewals.give_back(lent);
+                Err(TableFailure::refused(&refused))
+            }
         }
     }
 
@@ -247,17 +272,19 @@ impl Settler<'_> {
                 Fate::Settled | Fate::Repeated => self.ports.metrics.duplicate_skipped(&table.name),
                 Fate::Trimmed => self.ports.metrics.batch_trimmed(&table.name),
                 Fate::Committed => {}
-                Fate::Waits { since_ms } => self.wait(&mut settled, delivery, *since_ms).await?,
-                Fate::Discarded(copies) => {
+                Fate::Waits { since_ms } => self.wait(&mut settled, delivery, *since_ms).await,
+                Fate::HeldUp(detail) => self.hold_up(&mut settled, delivery, detail).await,
+                Fate::Discarded(records) => {
                     let detail =
                         "these of its records are copies of settled ones, which an operator discarded";
-                    let reason = Quarantined::DiscardedCopy;
-                    put_records_aside(self.ports, reason, delivery, detail, copies).await?;
-                    settled.receipts.push(delivery.message.receipt.clone());
+                    let (reason, copies) = (Quarantined::DiscardedCopy, self.copies(delivery));
+                    let put = put_records_aside(self.ports, reason, copies, delivery, detail, records).await;
+                    settled.put_aside(delivery, put);
                 }
                 Fate::Quarantine(reason, detail) => {
-                    put_batch_aside(self.ports, *reason, Copies::All, delivery, detail).await?;
-                    settled.receipts.push(delivery.message.receipt.clone());
+                    let copies = self.copies(delivery);
+                    let put = put_batch_aside(self.ports, *reason, copies, delivery, detail).await;
+                    settled.put_aside(delivery, put);
                 }
             }
             self.renewals.forget(delivery.batch.id);
@@ -272,16 +299,30 @@ impl Settler<'_> {
         settled: &mut Settled,
         delivery: &Delivery,
         since_ms: u64,
-    ) -> Result<(), TableFailure> {
+    ) {
         let now = self.ports.clock.now();
         let Some(due) = self.sweep.due_in_stop(&delivery.message, since_ms, now) else {
             settled.waiting += 1;
-            return Ok(());
+            return;
         };
         let detail = "its source stands still in this table, and no operator has decided how to go on";
-        put_batch_aside(self.ports, due.reason, due.copies, delivery, detail).await?;
-        settled.receipts.push(delivery.message.receipt.clone());
-        Ok(())
+        let put = put_batch_aside(self.ports, due.reason, due.copies, delivery, detail).await;
+        settled.put_aside(delivery, put);
+    }
+
+    /// A message of which something can't be read now stays queued, or is parked when the queue would drop it soon.
+    async fn hold_up(&self, settled: &mut Settled, delivery: &Delivery, detail: &str) {
+        error!(message = %delivery.message.id, "it can't be settled now and stays queued: {detail}");
+        let Some(due) = self.sweep.due(&delivery.message, self.ports.clock.now()) else {
+            settled.hold_up();
+            return;
+        };
+        let put = put_batch_aside(self.ports, due.reason, due.copies, delivery, detail).await;
+        settled.put_aside(delivery, put);
+    }
+
+    fn copies(&self, delivery: &Delivery) -> Copies {
+        self.sweep.copies(&delivery.message, self.ports.clock.now())
     }
 
     fn report_stop(&self, table: &Table, ledger: &Ledger) {

@@ -3,7 +3,11 @@
 //! A queue forgets what it has kept for its retention, and says nothing. So what could not be settled
 //! for three quarters of that time goes to quarantine, where it is kept for good: a message that is that
 //! old, or one of a source that has stood still in its table for that long.
+//!
+//! That holds without a catalog, too: while it can't be reached nothing is settled, and the queue is looked through for
+//! what is old, now and then.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use icefall_clock::Timestamp;
@@ -57,9 +61,28 @@ impl Sweep {
     }
 
     /// Close to the end a message without copies of its files is better than none.
-    fn copies(&self, message: &Received, now: Timestamp) -> Copies {
+    pub(crate) fn copies(&self, message: &Received, now: Timestamp) -> Copies {
         let age = message.sent_ms.map(|sent| now.since(Timestamp::from_unix_ms(sent)));
         if age.is_some_and(|age| age >= self.retention * 7 / 8) { Copies::WherePossible } else { Copies::All }
+    }
+}
+
+/// When the queue was looked through for what is old without anything being settled.
+///
+/// To look takes a request for each ten messages, and an outage is invocation after invocation that settles nothing. A
+/// hundredth of the retention is often enough for what has a quarter of it left.
+#[derive(Debug, Default)]
+pub(crate) struct LookedThrough(Mutex<Option<Timestamp>>);
+
+impl LookedThrough {
+    /// Whether it is time to look again; counts as looked if so.
+    pub(crate) fn is_due(&self, sweep: Sweep, now: Timestamp) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = last.is_none_or(|last| now.since(last) >= sweep.retention / 100);
+        if is_due {
+            *last = Some(now);
+        }
+        is_due
     }
 }
 
@@ -93,6 +116,14 @@ mod tests {
         assert_eq!(due(&sent(100), at(1_105)), Some(Copies::All));
         assert_eq!(due(&sent(100), at(1_123)), Some(Copies::WherePossible));
         assert_eq!(due(&Received { sent_ms: None, ..sent(0) }, at(9_999)), None);
+    }
+
+    #[test]
+    fn the_queue_is_looked_through_a_hundred_times_within_its_retention() {
+        let (sweep, looked) = (Sweep::of(Duration::from_hours(100)), LookedThrough::default());
+        let at_minute = |minute: u64| Timestamp::from_unix_ms(minute * 60_000);
+        let minutes = (0..180).filter(|minute| looked.is_due(sweep, at_minute(*minute)));
+        assert_eq!(minutes.collect::<Vec<_>>(), [0, 60, 120]);
     }
 
     #[test]

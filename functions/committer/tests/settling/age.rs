@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use iceberg::spec::TableMetadata;
+use icefall_queue::CommitQueue;
 use icefall_store::Location;
 use icefall_testkit::{Call, Failure};
 use serde_json::{Value, json};
@@ -178,6 +179,24 @@ async fn a_commit_that_is_refused_for_hours_does_not_write_the_same_rows_at_each
 }
 
 #[tokio::test]
+async fn a_trim_that_is_refused_for_hours_is_written_once() {
+    let bench = Bench::new().await;
+    bench.send(&bench.batch(records(0, 0..5), Letters::none()).await).await;
+    bench.drain().await.expect("it drains");
+    bench.send(&bench.batch(records(0, 3..9), Letters::none()).await).await;
+    bench.catalog_faults.outage(Call::Commit, Failure::Denied);
+    for _ in 0..5 {
+        bench.drain().await.expect_err("it is denied");
+        bench.clock.advance(VISIBILITY);
+    }
+    let written = bench.store.keys("lake", "").iter().filter(|key| key.contains("/data/")).count();
+    assert_eq!(written, 3, "the writer's two files and the free rows of the second");
+    bench.catalog_faults.clear();
+    bench.drain().await.expect("it drains");
+    assert_eq!(bench.rows().await, bench::keys(0, 0..9));
+}
+
+#[tokio::test]
 async fn what_can_not_be_settled_is_parked_before_the_queue_drops_it() {
     let bench = Bench::new().await;
     bench.queue.keep_for(14 * DAY);
@@ -196,13 +215,43 @@ async fn what_can_not_be_settled_is_parked_before_the_queue_drops_it() {
 
 #[tokio::test]
 async fn the_queues_own_retention_says_when() {
+    for failure in EVERY_FAILURE {
+        let bench = Bench::new().await;
+        bench.queue.keep_for(4 * DAY);
+        bench.send(&bench.batch(records(0, 0..6), Letters::none()).await).await;
+        bench.clock.advance(3 * DAY);
+        bench.send(&bench.batch(records(0, 6..9), Letters::none()).await).await;
+        bench.catalog_faults.outage(Call::LoadTable, failure);
+        bench.drain().await.expect_err("the catalog is gone");
+        assert_eq!((bench.queue.len(), bench.quarantine().len()), (1, 3), "{failure:?}");
+        bench.catalog_faults.clear();
+        bench.clock.advance(VISIBILITY);
+        bench.drain().await.expect("it drains");
+        assert_eq!(bench.rows().await, bench::keys(0, 6..9), "{failure:?}");
+    }
+}
+
+const EVERY_FAILURE: [Failure; 4] =
+    [Failure::Unreachable, Failure::NoConnection, Failure::Throttled, Failure::Denied];
+
+/// An outage costs few requests, hides nothing, and keeps no writer from standing still after a while.
+#[tokio::test]
+async fn a_queue_that_is_looked_through_without_a_catalog_is_as_it_was() {
     let bench = Bench::new().await;
-    bench.queue.keep_for(4 * DAY);
+    let heartbeat = bench.heartbeat_ms().await;
+    bench.clock.advance(DAY);
     bench.send(&bench.batch(records(0, 0..6), Letters::none()).await).await;
-    bench.catalog_faults.outage(Call::LoadTable, Failure::Unreachable);
-    bench.clock.advance(3 * DAY);
+    bench.catalog_faults.outage(Call::LoadTable, Failure::NoConnection);
     bench.drain().await.expect_err("the catalog is gone");
-    assert!(bench.queue.is_empty() && bench.quarantine().len() == 3);
+    let receives = bench.queue_faults.count(Call::Receive);
+    assert!(receives > 0);
+    for _ in 0..30 {
+        bench.clock.advance(Duration::from_mins(1));
+        bench.drain().await.expect_err("the catalog is gone");
+    }
+    assert_eq!(bench.queue_faults.count(Call::Receive), receives, "not at each invocation");
+    assert_eq!(bench.queue.receive(10, Duration::ZERO).await.expect("it receives").len(), 1);
+    assert_eq!(bench.heartbeat_ms().await, heartbeat);
 }
 
 #[tokio::test]
@@ -214,7 +263,7 @@ async fn close_to_the_end_a_message_is_parked_though_its_files_can_not_be_read()
     bench.drain().await.expect_err("its file can't be read");
     assert_eq!((bench.queue.len(), bench.quarantine().len()), (1, 0), "there is time yet");
     bench.clock.advance(2 * DAY);
-    bench.drain().await.expect_err("its file can't be read");
+    bench.drain().await.expect("it is parked");
     assert!(bench.queue.is_empty());
     let parked = bench.quarantine();
     assert_eq!(parked.len(), 2, "the message and why: {parked:?}");

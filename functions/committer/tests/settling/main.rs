@@ -5,6 +5,7 @@
 mod age;
 mod bench;
 mod cases;
+mod held_up;
 mod lake;
 mod lineage;
 mod measures;
@@ -121,7 +122,7 @@ async fn a_conflict_is_decided_anew_on_what_the_catalog_shows() {
 }
 
 #[tokio::test]
-async fn an_unreachable_catalog_ends_the_invocation_before_anything_is_received() {
+async fn an_unreachable_catalog_ends_the_invocation_soon_and_hides_nothing() {
     let bench = Bench::new().await;
     bench.send(&bench.batch(records(0, 0..10), Letters::none()).await).await;
     bench.catalog_faults.outage(Call::LoadTable, Failure::NoConnection);
@@ -129,9 +130,9 @@ async fn an_unreachable_catalog_ends_the_invocation_before_anything_is_received(
     let gone = bench.drain().await.expect_err("nobody is there");
     assert!(matches!(gone, DrainError::Catalog(_)), "{gone}");
     assert_eq!(bench.catalog_faults.count(Call::LoadTable) - asked, 1, "asked for one table, and no more");
-    assert!(bench.clock.now().since(began) < Duration::from_secs(1));
+    assert!(bench.clock.now().since(began) < Duration::from_secs(10));
     bench.catalog_faults.clear();
-    bench.drain().await.expect("the messages were never hidden");
+    bench.drain().await.expect("the messages are not hidden");
     assert_eq!(bench.rows().await, bench::keys(0, 0..10));
 }
 

@@ -97,6 +97,7 @@ async fn thirty_minutes_of_403_with_20_000_messages_park_nothing_and_cost_tens_o
     let bodies = bench.light_bodies(20_000).await;
     bench.queue.send(&bodies).await.expect("it sends");
     bench.catalog_faults.outage(Call::Commit, Failure::Denied);
+    bench.catalog_faults.outage(Call::LoadTable, Failure::Denied);
     let begun = bench.clock.now();
     let mut refused = 0;
     while bench.clock.now().since(begun) < Duration::from_mins(30) {
@@ -105,12 +106,15 @@ async fn thirty_minutes_of_403_with_20_000_messages_park_nothing_and_cost_tens_o
     }
     assert!(refused > 4, "all of them were tried {refused} times");
     assert_eq!(bench.queue.len(), 20_000, "all of them stay queued");
+    assert!(bench.measured().value(Some(TABLE), "TableFailures").is_some_and(|failures| failures > 0), "the alarm");
     bench.catalog_faults.clear();
-    bench.clock.advance(VISIBILITY);
+    let cleared = bench.clock.now();
     while !bench.queue.is_empty() {
-        bench.drain().await.expect("it drains");
         bench.clock.advance(Duration::from_mins(1));
+        bench.drain().await.expect("it drains");
     }
+    let recovered = bench.clock.now().since(cleared);
+    assert!(recovered <= VISIBILITY + Duration::from_mins(5), "all was visible after {recovered:?}");
     assert_eq!(bench.total_records(), 20_000);
     assert!(bench.quarantine().is_empty());
     assert!(bench.snapshots(TABLE) < 100, "{} snapshots", bench.snapshots(TABLE));
