@@ -294,12 +294,7 @@ impl Settler<'_> {
     }
 
     /// A message whose source stands still stays queued, or is parked when the queue would drop it soon.
-    async fn wait(
-        &self,
-        settled: &mut Settled,
-        delivery: &Delivery,
-        since_ms: u64,
-    ) {
+    async fn wait(&self, settled: &mut Settled, delivery: &Delivery, since_ms: u64) {
         let now = self.ports.clock.now();
         let Some(due) = self.sweep.due_in_stop(&delivery.message, since_ms, now) else {
             settled.waiting += 1;

@@ -106,7 +106,10 @@ async fn thirty_minutes_of_403_with_20_000_messages_park_nothing_and_cost_tens_o
     }
     assert!(refused > 4, "all of them were tried {refused} times");
     assert_eq!(bench.queue.len(), 20_000, "all of them stay queued");
-    assert!(bench.measured().value(Some(TABLE), "TableFailures").is_some_and(|failures| failures > 0), "the alarm");
+    assert!(
+        bench.measured().value(Some(TABLE), "TableFailures").is_some_and(|failures| failures > 0),
+        "the alarm"
+    );
     bench.catalog_faults.clear();
     let cleared = bench.clock.now();
     while !bench.queue.is_empty() {
