@@ -93,7 +93,8 @@ impl Topic {
     /// What a round brings: a transaction of each partition, but for one that comes with a later round.
     fn batch(self, round: i64) -> BatchManifest {
         let due = |partition: i64| (partition, round);
-        let held_back = |round: i64| (round % ONE_IS_LATE == 0).then_some((round / ONE_IS_LATE) % self.partitions);
+        let held_back =
+            |round: i64| (round % ONE_IS_LATE == 0).then_some((round / ONE_IS_LATE) % self.partitions);
         let now = (0..self.partitions).filter(|partition| held_back(round) != Some(*partition)).map(due);
         let late = round.checked_sub(LATE_BY).filter(|earlier| *earlier >= 0);
         let late = late.and_then(|earlier| Some((held_back(earlier)?, earlier)));
