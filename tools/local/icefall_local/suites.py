@@ -101,7 +101,7 @@ def _rust(arguments: Sequence[str]) -> list[str | Path]:
     return _cargo_test(arguments, *arguments)
 
 
-_ON_BOTH_CATALOGS = ("promises", "conformance", "refusals", "cases", "readers")
+_ON_BOTH_CATALOGS = ("promises", "conformance", "refusals", "cases", "readers", "quarantine")
 """The test targets that are run once more, on the second catalog. `second_catalog` is run on that one alone."""
 _NOT_ITS_HABIT = ("the_catalogs_secret_is_wrong", "the_committers_catalog_secret_is_wrong")
 """Tests of what the second catalog doesn't do: it asks nobody for a key."""
