@@ -49,7 +49,7 @@ def lanes(workspace: Workspace, arguments: Sequence[str], *, everything: bool) -
         return [first]
     tests = workspace.repository / "tests"
     if everything:
-        promises = [tests / "deploy" / name for name in ("test_promises.py", "test_sam.py")]
+        promises = [tests / "deploy" / name for name in ("test_promises.py", "test_alarms.py", "test_sam.py")]
         first += [
             Suite("the development loop of cargo-lambda", pytest(sys.executable, tests / "dev_loop")),
             # They need an environment of their own.
