@@ -69,11 +69,13 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     up = commands.add_parser("up", help="start the stack with the main job on it and leave it up")
     _add_kafka(up)
+    _add_catalog(up)
     _add_isolation(up)
     _add_trigger(up)
     commands.add_parser("down", help="stop the stack that is up")
     demo = commands.add_parser("demo", help="the main job, end to end, verified by two readers")
     _add_kafka(demo)
+    _add_catalog(demo)
     _add_isolation(demo)
     _add_trigger(demo)
     demo.add_argument("--records", type=_positive, default=50_000, metavar="N", help="records to produce (50000)")
@@ -112,6 +114,12 @@ def _parser() -> argparse.ArgumentParser:
 def _add_kafka(parser: argparse.ArgumentParser) -> None:
     named = "embedded|apache|HOST:PORT"
     parser.add_argument("--kafka", default="embedded", metavar=named, help="the broker (embedded; apache needs Java and Maven)")
+
+
+def _add_catalog(parser: argparse.ArgumentParser) -> None:
+    catalogs = ("seaweedfs", "iceberg")
+    told = "whose Iceberg catalog (seaweedfs; iceberg, Apache Iceberg's own, needs Java and Maven)"
+    parser.add_argument("--catalog", choices=catalogs, default=catalogs[0], help=told)
 
 
 def _add_isolation(parser: argparse.ArgumentParser) -> None:

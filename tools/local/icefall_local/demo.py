@@ -18,6 +18,7 @@ from icefall_local.broker_restart import BrokerRestart
 from icefall_local.clickstream import TABLE
 from icefall_local.expectation import Expectation
 from icefall_local.generator import Generator, Plan
+from icefall_local.keys_proxy import UNSIGNED
 from icefall_local.launch import Running
 from icefall_local.querying import how_to_query
 from icefall_local.readers import READERS
@@ -265,7 +266,7 @@ class Job:
             "seconds": round(seconds, 1),
             **self._particulars(progress, view),
             "bad_kinds": len(expectation.kinds()),
-            "access_keys": len({key for seen in view.status["keys"].values() for key in seen}),
+            "access_keys": len({key for seen in view.status["keys"].values() for key in seen} - {UNSIGNED}),
         }
 
     def _particulars(self, progress: dict[str, Any], view: View) -> dict[str, Any]:
@@ -289,8 +290,9 @@ class Job:
         problems = []
         for part, seen in view.status["keys"].items():
             service = getattr(self._stack, part)
-            if set(seen) != {service.access_key_id}:
-                problems.append(f"the {part} saw the access key ids {seen}, not {service.access_key_id} alone")
+            own = service.access_key_id or UNSIGNED
+            if set(seen) != {own}:
+                problems.append(f"the {part} saw the access key ids {seen}, not {own} alone")
             regions = {scope.split("/")[0] for scope in view.status["scopes"][part]}
             if regions - {service.region}:
                 problems.append(f"requests to the {part} were signed for {sorted(regions)}, not for {service.region}")

@@ -26,7 +26,7 @@ from botocore.config import Config
 from icefall_local import clickstream, fail_points, parts, queue_mapping, scheduler, second_catalog, settings_file
 from icefall_local.apache_kafka import ApacheKafka, restarted
 from icefall_local.chaos import Chaos, Wanted
-from icefall_local.credentials import Credentials
+from icefall_local.credentials import Credentials, KeyPair
 from icefall_local.event_source_mapping import MappingConfig
 from icefall_local.execution_environment import FunctionConfig
 from icefall_local.fail_points import FailPoints
@@ -59,6 +59,8 @@ class Options:
 
     kafka: str = "embedded"
     """Or `apache`, or HOST:PORT of a broker that is there already."""
+    catalog: str = "seaweedfs"
+    """Or `iceberg`: Apache Iceberg's own, which needs Java, in the place of the object store's."""
     isolation: str = "read_committed"
     """Of the event source mapping's consumers."""
     main_job: bool = True
@@ -170,8 +172,11 @@ class Supervisor:
         self._parts.append(queue_part)
         bootstrap = self._start_kafka()
         second = self._start_second_catalog(lakehouse, keys) if options.second_catalog else None
+        is_iceberg = options.catalog == "iceberg"
+        catalog_port = self._start_iceberg_catalog(lakehouse, keys) if is_iceberg else lakehouse.catalog_port
+        table_bucket = second_catalog.BUCKET if is_iceberg else parts.TABLE_BUCKET
         services = {
-            "catalog": await self._service("catalog", lakehouse.catalog_port, keys),
+            "catalog": await self._service("catalog", catalog_port, keys, signed=not is_iceberg),
             "store": await self._service("store", lakehouse.s3_port, keys),
             "ops": await self._service("ops", lakehouse.s3_port, keys),
             "queue": await self._service("queue", queue_port, keys),
@@ -181,8 +186,8 @@ class Supervisor:
         return Stack(
             run=str(run),
             supervisor_pid=os.getpid(),
-            warehouse=f"s3://{parts.TABLE_BUCKET}",
-            table_bucket=parts.TABLE_BUCKET,
+            warehouse=f"s3://{table_bucket}",
+            table_bucket=table_bucket,
             ops_bucket=parts.OPS_BUCKET,
             queue_url=direct_url.replace(services["queue"].direct_endpoint, services["queue"].endpoint),
             direct_queue_url=direct_url,
@@ -193,6 +198,7 @@ class Supervisor:
             lambda_endpoint=f"http://{LOOPBACK}:{self._server.port}",
             settings=str(run / "icefall.toml"),
             second_catalog=second,
+            signed=not is_iceberg,
             **services,
         )
 
@@ -220,6 +226,13 @@ class Supervisor:
         self._parts.extend(started)
         return second
 
+    def _start_iceberg_catalog(self, lakehouse: parts.Lakehouse, keys: Credentials) -> int:
+        self._say("starting Apache Iceberg's own catalog")
+        s3_endpoint = f"http://{LOOPBACK}:{lakehouse.s3_port}"
+        part, port = second_catalog.start_alone(Java.here(self._workspace), self._run, self._ports, s3_endpoint, keys.second_catalog)
+        self._parts.append(part)
+        return port
+
     def _topic(self, bootstrap: str) -> str:
         """Creates the topic. On a broker that isn't ours the usual name may be taken: then one of this run's."""
         for topic in (clickstream.TOPIC, f"{clickstream.TOPIC}-{self._run.name}"):
@@ -227,11 +240,12 @@ class Supervisor:
                 return topic
         raise StartFailed("the broker has topics of both names that this run could use")
 
-    async def _service(self, part: str, port: int, keys: Credentials) -> Service:
+    async def _service(self, part: str, port: int, keys: Credentials, *, signed: bool = True) -> Service:
         proxy = self._proxy(part, port)
         self._proxies.append(proxy)
         endpoint = f"http://{LOOPBACK}:{await proxy.start(self._ports.free())}"
-        return Service.of(endpoint, f"http://{LOOPBACK}:{port}", REGIONS[part], getattr(keys, part))
+        region, key = (REGIONS[part], getattr(keys, part)) if signed else ("", KeyPair("", ""))
+        return Service.of(endpoint, f"http://{LOOPBACK}:{port}", region, key)
 
     def _proxy(self, part: str, port: int) -> KeysProxy:
         """Where nothing is done to requests, nobody waits for them to be whole."""
