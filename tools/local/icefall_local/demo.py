@@ -234,7 +234,7 @@ class Job:
         self._terminal.step("measuring freshness")
         table = self._watcher.table(TABLE)
         files = table.inspect.files()["file_size_in_bytes"].to_pylist()
-        fresh = freshness.measure(table, expectation)
+        fresh = freshness.measure(table, expectation, self._watcher.commits_answered_ms())
         functions = view.status["functions"]
         cpu = sum(counts["cpu_seconds"] for counts in functions.values())
         progress = mapping_progress(self._stack.folder)

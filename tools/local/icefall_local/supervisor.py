@@ -26,6 +26,7 @@ from botocore.config import Config
 from icefall_local import clickstream, fail_points, parts, queue_mapping, scheduler, second_catalog, settings_file
 from icefall_local.apache_kafka import ApacheKafka, restarted
 from icefall_local.chaos import Chaos, Wanted
+from icefall_local.commit_times import CommitTimes
 from icefall_local.credentials import Credentials, KeyPair
 from icefall_local.event_source_mapping import MappingConfig
 from icefall_local.execution_environment import FunctionConfig
@@ -82,7 +83,7 @@ class Options:
     """With any of these three, messages come twice and batches with other boundaries."""
     chaos_seed: int = 7
     second_catalog: bool = False
-    """Also Apache Iceberg's own catalog, which needs Java."""
+    """Also Apache Iceberg's own catalog, beside the other one, for tests that are run on both."""
     hostile: int | None = None
     """With a seed, the network before the parts lies; see `hostility`."""
     fail_points: bool = False
@@ -124,6 +125,7 @@ class Supervisor:
         self._apache_kafka: ApacheKafka | None = None
         self._chaos: Chaos | None = None
         self._hostility = Hostility(options.hostile) if options.hostile is not None else None
+        self._commit_times = CommitTimes(self._hostility.between if self._hostility is not None else None)
         self._fail_points = FailPoints(self._host.at_work) if options.fail_points else None
         self._chance = random.Random(0)
 
@@ -248,7 +250,9 @@ class Supervisor:
         return Service.of(endpoint, f"http://{LOOPBACK}:{port}", region, key)
 
     def _proxy(self, part: str, port: int) -> KeysProxy:
-        """Where nothing is done to requests, nobody waits for them to be whole."""
+        """Where nothing is done to requests, and nothing to be known of them, nobody waits for them to be whole."""
+        if part == "catalog" and self._options.main_job:
+            return RelayProxy(part, port, self._commit_times.between)
         if self._hostility is None:
             return KeysProxy(part, port)
         return RelayProxy(part, port, self._hostility.between)
@@ -346,6 +350,8 @@ class Supervisor:
         match (request.method, *request.path.removeprefix("/local/").split("/")):
             case ("GET", "status"):
                 return Response.of_json(self._status())
+            case ("GET", "commits"):
+                return Response.of_json(self._commit_times.answered_ms)
             case ("POST", "chaos", "stop"):
                 return Response.of_json({"stopped": self._stop_chaos()})
             case ("PUT", "functions", name):

@@ -2,11 +2,13 @@
 
 import sys
 
+from icefall_local.clickstream import TABLE
 from icefall_local.demo import DemoOptions, Job
 from icefall_local.launch import Running
 from icefall_local.supervisor import Options
 from icefall_local.terminal import Terminal
 from icefall_local.trigger import TRIGGERS
+from icefall_local.watch import Watcher
 from icefall_local.workspace import Workspace
 
 
@@ -40,7 +42,11 @@ def test_behind_an_event_source_mapping_of_the_queue_what_a_dead_committer_had_c
 
 def test_the_last_records_of_a_topic_that_goes_quiet_become_visible():
     stack = Options()
-    result = run(DemoOptions(records=2_000, rate=1_000.0, stack=stack))
+    with Running(Workspace.here(), stack, print) as running:
+        result = Job(running.stack, DemoOptions(records=2_000, rate=1_000.0, stack=stack), Terminal(sys.stderr)).run()
+        watcher = Watcher(running.stack)
+        snapshots = {snapshot.snapshot_id for snapshot in watcher.table(TABLE).metadata.snapshots}
+        assert snapshots and snapshots <= watcher.commits_answered_ms().keys(), "freshness rests on when each was answered"
     assert result.right, result.summary()
     found = result.as_json()
     interval_s = float(stack.commit_interval.removesuffix("s"))
