@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from icefall_local.struck import LEAST_RECORDS
 from icefall_local.trigger import TRIGGERS
 from icefall_local.workspace import Unusable, Workspace
 
@@ -140,7 +141,8 @@ def _add_chaos(demo: argparse.ArgumentParser) -> None:
     chaos = demo.add_argument_group(
         "chaos",
         "With either of the kills, or with --duplicates, messages of the commit queue are delivered twice, and batches come again with "
-        "other boundaries and other partitions beside each other. Every record must still stand exactly once.",
+        "other boundaries and other partitions beside each other. Every record must still stand exactly once, and from "
+        f"{LEAST_RECORDS} records on, all that is asked for must strike: the last records come slowly, until it has.",
     )
     chaos.add_argument(
         "--committers", type=_positive, metavar="N", help="committers that may run at once (1; 2 with --trigger queue)"

@@ -37,6 +37,7 @@ from icefall_local.http1 import Request, Response, Server, serve
 from icefall_local.java import Java
 from icefall_local.keys_proxy import KeysProxy
 from icefall_local.lambda_host import HostedFunction, LambdaHost
+from icefall_local.late_commits import LateCommits
 from icefall_local.ports import LOOPBACK, Ports
 from icefall_local.processes import Part
 from icefall_local.queue_mapping import QueueMappingConfig, QueueProgress, SqsQueue
@@ -96,6 +97,11 @@ class Options:
         pause_s = TRIGGERS[self.trigger].kill_pause_s
         return Wanted(self.kill_writers, self.kill_committers, self.duplicates, self.chaos_seed, pause_s)
 
+    @property
+    def rivals(self) -> bool:
+        """Whether committers are to be in each other's way. A mapping of the queue has two without being asked."""
+        return self.committers > 1 and (self.trigger == "schedule" or self.chaos.any)
+
 
 class StartFailed(Exception):
     """The stack can't be used; the text says why and where to look."""
@@ -125,7 +131,9 @@ class Supervisor:
         self._apache_kafka: ApacheKafka | None = None
         self._chaos: Chaos | None = None
         self._hostility = Hostility(options.hostile) if options.hostile is not None else None
-        self._commit_times = CommitTimes(self._hostility.between if self._hostility is not None else None)
+        lies = self._hostility.between if self._hostility is not None else None
+        self._late_commits = LateCommits(options.chaos_seed, lies) if options.rivals else None
+        self._commit_times = CommitTimes(self._late_commits.between if self._late_commits is not None else lies)
         self._fail_points = FailPoints(self._host.at_work) if options.fail_points else None
         self._chance = random.Random(0)
 
@@ -298,6 +306,8 @@ class Supervisor:
             self._say("starting the chaos")
             victims = {name: function for name in wanted.victims if (function := self._host.function(name)) is not None}
             self._chaos = Chaos(wanted, stack, victims, _sqs(stack.queue))
+        if self._late_commits is not None:
+            self._late_commits.begin()
         if self._hostility is not None:
             self._say("the network turns hostile")
             self._hostility.begin()
@@ -370,12 +380,13 @@ class Supervisor:
         return Response.of_json({"message": f"there is no {request.method} {request.path}"}, 404)
 
     def _stop_chaos(self) -> bool:
-        """Whether there was any. From here on nothing dies, nothing comes twice and nothing lies."""
+        """Whether there was any. From here on nothing dies, nothing comes twice or late and nothing lies."""
         if self._chaos is not None:
             self._chaos.stop()
-        if self._hostility is not None:
-            self._hostility.stop()
-        return self._chaos is not None or self._hostility is not None
+        for network in (self._hostility, self._late_commits):
+            if network is not None:
+                network.stop()
+        return any(one is not None for one in (self._chaos, self._hostility, self._late_commits))
 
     def _status(self) -> dict[str, Any]:
         mapping = {"alive": self._mapping is not None and self._mapping.process.poll() is None}
