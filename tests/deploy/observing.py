@@ -29,7 +29,7 @@ ALSO_ALARMED = {
     ("AWS/Lambda", "OffsetLag", "<Writer>"),
     (NAMESPACE, "OldestBatchManifestAge", "<Committer>"),
     (NAMESPACE, "BatchesReceived", "<Committer>"),
-    (NAMESPACE, "BatchesCommitted", "<Committer>"),
+    (NAMESPACE, "DuplicateBatches", "<Committer>"),
 }
 
 ALSO_ALARMED_BY_QUEUE = {("AWS/Lambda", "Throttles", "<Committer>")}

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from icefall_local.struck import LEAST_RECORDS
 from icefall_local.trigger import TRIGGERS
 from icefall_local.workspace import Unusable, Workspace
 
@@ -69,11 +70,13 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     up = commands.add_parser("up", help="start the stack with the main job on it and leave it up")
     _add_kafka(up)
+    _add_catalog(up)
     _add_isolation(up)
     _add_trigger(up)
     commands.add_parser("down", help="stop the stack that is up")
     demo = commands.add_parser("demo", help="the main job, end to end, verified by two readers")
     _add_kafka(demo)
+    _add_catalog(demo)
     _add_isolation(demo)
     _add_trigger(demo)
     demo.add_argument("--records", type=_positive, default=50_000, metavar="N", help="records to produce (50000)")
@@ -114,6 +117,12 @@ def _add_kafka(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kafka", default="embedded", metavar=named, help="the broker (embedded; apache needs Java and Maven)")
 
 
+def _add_catalog(parser: argparse.ArgumentParser) -> None:
+    catalogs = ("seaweedfs", "iceberg")
+    told = "whose Iceberg catalog (seaweedfs; iceberg, Apache Iceberg's own, needs Java and Maven)"
+    parser.add_argument("--catalog", choices=catalogs, default=catalogs[0], help=told)
+
+
 def _add_isolation(parser: argparse.ArgumentParser) -> None:
     levels = ("read_committed", "read_uncommitted")
     parser.add_argument("--isolation", choices=levels, default=levels[0], help="of the event source mapping (read_committed)")
@@ -132,7 +141,8 @@ def _add_chaos(demo: argparse.ArgumentParser) -> None:
     chaos = demo.add_argument_group(
         "chaos",
         "With either of the kills, or with --duplicates, messages of the commit queue are delivered twice, and batches come again with "
-        "other boundaries and other partitions beside each other. Every record must still stand exactly once.",
+        "other boundaries and other partitions beside each other. Every record must still stand exactly once, and from "
+        f"{LEAST_RECORDS} records on, all that is asked for must strike: the last records come slowly, until it has.",
     )
     chaos.add_argument(
         "--committers", type=_positive, metavar="N", help="committers that may run at once (1; 2 with --trigger queue)"

@@ -67,7 +67,8 @@ def demo(workspace: Workspace, options: argparse.Namespace) -> int:
 def _stack(options: argparse.Namespace, **more: Any) -> Options:
     """A stack with the main job on it, at its trigger's pace."""
     pace = TRIGGERS[options.trigger].pace
-    return Options(**{"kafka": options.kafka, "isolation": options.isolation, "trigger": options.trigger, **pace, **more})
+    named = {name: getattr(options, name) for name in ("kafka", "catalog", "isolation", "trigger")}
+    return Options(**{**named, **pace, **more})
 
 
 def _chaos(options: argparse.Namespace) -> dict[str, Any]:

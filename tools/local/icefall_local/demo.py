@@ -1,8 +1,8 @@
 """The main job, end to end: produce, wait until all is committed, verify by two readers, print the figures.
 
 It succeeds only when both readers find every record produced exactly once, as a row with the right values
-or as a dead letter with the right bytes, when each part saw its own access key and no other, and when a network
-that was to be hostile was so in each of its ways to each part.
+or as a dead letter with the right bytes, when each part saw its own access key and no other, when a network that
+was to be hostile was so in each of its ways to each part, and when all chaos that was asked for struck; see `struck`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from icefall_local import freshness, hostility, sabotage
+from icefall_local import freshness, hostility, sabotage, struck
 from icefall_local.broker_restart import BrokerRestart
 from icefall_local.clickstream import TABLE
 from icefall_local.expectation import Expectation
-from icefall_local.generator import Generator, Plan
+from icefall_local.generator import Generator, Pace, Plan
+from icefall_local.keys_proxy import UNSIGNED
 from icefall_local.launch import Running
 from icefall_local.querying import how_to_query
 from icefall_local.readers import READERS
@@ -30,6 +31,8 @@ from icefall_local.watch import View, Watcher, mapping_progress, metric_sums
 from icefall_local.workspace import Workspace
 
 _LOOK_EVERY_S = 0.5
+_COUNTED = ("CommitConflicts", "DuplicateBatches", "TrimmedBatches")
+"""Of the committer's own metrics: what only it can know."""
 
 
 class DemoFailed(Exception):
@@ -52,6 +55,8 @@ class DemoOptions:
     transactions: bool = False
     restart_broker: str | None = None
     """The signal that ends the broker while records flow; it is started again at once."""
+    held_back_s: float = struck.HELD_BACK_S
+    """How long a run with chaos goes on for what has not struck yet."""
     stack: Options = field(default_factory=Options)
 
 
@@ -84,6 +89,8 @@ class Result:
     figures: dict[str, Any]
     readings: list[Reading]
     problems: list[str]
+    remarks: list[str]
+    """What to know of a run that is right all the same."""
     produced_kinds: dict[str, int]
 
     @property
@@ -107,6 +114,7 @@ class Result:
             named = [*reading.row_differences.named, *reading.dead_letter_differences.named]
             lines += [f"  {reading.reader}: {line}" for line in named]
         lines += [f"  problem: {problem}" for problem in self.problems]
+        lines += [f"  remark: {remark}" for remark in self.remarks]
         lines.append("")
         lines.append(f"  {self._verdict()}")
         return "\n".join(lines)
@@ -139,7 +147,10 @@ class Job:
         if self._options.sabotage:
             self._spoil(expectation, self._options.sabotage)
         readings = [self._verified(expectation, reader) for reader in READERS]
-        return Result(figures, readings, [*self._key_problems(view), *_unmet(view)], expectation.kinds())
+        spared = self._never_struck(view)
+        demanded, remarks = (spared, []) if self._options.records >= struck.LEAST_RECORDS else ([], spared)
+        problems = [*self._key_problems(view), *_not_hostile(view), *demanded]
+        return Result(figures, readings, problems, remarks, expectation.kinds())
 
     def _produce_and_wait(self) -> tuple[Expectation, View]:
         stop = threading.Event()
@@ -163,6 +174,7 @@ class Job:
             time.sleep(_LOOK_EVERY_S)
             view = self._watcher.look()
             self._show(generator.produced, view)
+            self._let_go_once_all_struck(generator.pace, view)
             if view.moved_since(last) or generator.produced != produced or not self._broker_is_back:
                 moved_at = time.monotonic()
             last, produced = view, generator.produced
@@ -179,6 +191,15 @@ class Job:
     @property
     def _broker_is_back(self) -> bool:
         return self._restart is None or self._restart.done
+
+    def _let_go_once_all_struck(self, pace: Pace, view: View) -> None:
+        if pace.reached.is_set() and not pace.let_go.is_set() and not (_not_hostile(view) or self._never_struck(view)):
+            pace.let_go.set()
+
+    def _never_struck(self, view: View) -> list[str]:
+        counted = metric_sums(self._stack.logs / "committer.log", _COUNTED)
+        missing = struck.never_struck(self._options.stack, view.status["functions"], counted)
+        return [f"chaos was asked for, and in a run of {self._options.records:,} records {one}" for one in missing]
 
     def _show(self, produced: int, view: View) -> None:
         self._terminal.progress(
@@ -233,11 +254,11 @@ class Job:
         self._terminal.step("measuring freshness")
         table = self._watcher.table(TABLE)
         files = table.inspect.files()["file_size_in_bytes"].to_pylist()
-        fresh = freshness.measure(table, expectation)
+        fresh = freshness.measure(table, expectation, self._watcher.commits_answered_ms())
         functions = view.status["functions"]
         cpu = sum(counts["cpu_seconds"] for counts in functions.values())
         progress = mapping_progress(self._stack.folder)
-        counted = metric_sums(self._stack.logs / "committer.log", ("CommitConflicts", "DuplicateBatches", "TrimmedBatches"))
+        counted = metric_sums(self._stack.logs / "committer.log", _COUNTED)
         return {
             "produced": expectation.records.num_rows,
             "rows": view.rows,
@@ -265,7 +286,7 @@ class Job:
             "seconds": round(seconds, 1),
             **self._particulars(progress, view),
             "bad_kinds": len(expectation.kinds()),
-            "access_keys": len({key for seen in view.status["keys"].values() for key in seen}),
+            "access_keys": len({key for seen in view.status["keys"].values() for key in seen} - {UNSIGNED}),
         }
 
     def _particulars(self, progress: dict[str, Any], view: View) -> dict[str, Any]:
@@ -289,15 +310,16 @@ class Job:
         problems = []
         for part, seen in view.status["keys"].items():
             service = getattr(self._stack, part)
-            if set(seen) != {service.access_key_id}:
-                problems.append(f"the {part} saw the access key ids {seen}, not {service.access_key_id} alone")
+            own = service.access_key_id or UNSIGNED
+            if set(seen) != {own}:
+                problems.append(f"the {part} saw the access key ids {seen}, not {own} alone")
             regions = {scope.split("/")[0] for scope in view.status["scopes"][part]}
             if regions - {service.region}:
                 problems.append(f"requests to the {part} were signed for {sorted(regions)}, not for {service.region}")
         return problems
 
 
-def _unmet(view: View) -> list[str]:
+def _not_hostile(view: View) -> list[str]:
     """A hostile network that did not do all that it can proves less than it says."""
     missing = hostility.never_struck(view.status["hostile"] or {})
     return [f"the network's hostility never struck as it can (use more records): {one}" for one in missing]
@@ -316,6 +338,8 @@ def _generator(stack: Stack, options: DemoOptions) -> AnyGenerator:
         options.seed,
         options.rate,
         expects_aborted=options.stack.isolation == "read_uncommitted",
+        held_back=struck.held_back(options.stack, options.records),
+        held_back_s=options.held_back_s,
     )
     return TransactionalGenerator(plan) if options.transactions else Generator(plan)
 

@@ -1,11 +1,13 @@
-"""How long records took from being produced to the first snapshot that holds them.
+"""How long records took from being produced to being visible: until the catalog answered the commit that added them.
 
-Exact, not estimated: each data file names in its manifest the snapshot that added it, and the event ids in
-the file name the records. Percentiles over all rows.
+Of each row, not estimated: each data file names in its manifest the snapshot that added it, and the event ids in the file
+name the records. When the catalog answered is what the proxy before it saw (`commit_times`). Percentiles over all rows.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -28,13 +30,25 @@ class Freshness:
     p99_ms: int | None
 
 
-def measure(table: Table, expectation: Expectation) -> Freshness:
+def measure(table: Table, expectation: Expectation, answered_ms: Mapping[int, int]) -> Freshness:
     """Reads the event ids of every data file, and nothing else of it."""
-    committed = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in table.metadata.snapshots}
+    snapshots = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
+    committed = visible_ms([snapshot.snapshot_id for snapshot in snapshots], answered_ms, time.time_ns() // 1_000_000)
     files = [(committed[snapshot], path) for snapshot, path in _files(table) if snapshot in committed]
     with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
         pieces = list(pool.map(lambda file: _piece(table, *file), files))
     return percentiles(pa.concat_tables(pieces), expectation) if pieces else Freshness(None, None)
+
+
+def visible_ms(snapshots: Sequence[int], answered_ms: Mapping[int, int], now_ms: int) -> dict[int, int]:
+    """Since when each snapshot is visible, of those in the order of their commits.
+
+    One whose commit was made and never answered was visible when the next one was answered at the latest, which needed it.
+    """
+    visible, latest = {}, now_ms
+    for snapshot in reversed(snapshots):
+        visible[snapshot] = latest = answered_ms.get(snapshot, latest)
+    return visible
 
 
 def _piece(table: Table, committed_ms: int, path: str) -> pa.Table:
@@ -45,7 +59,7 @@ def _piece(table: Table, committed_ms: int, path: str) -> pa.Table:
 
 
 def percentiles(committed: pa.Table, expectation: Expectation) -> Freshness:
-    """`committed` holds, per row, its event id and when its snapshot was made."""
+    """`committed` holds, per row, its event id and since when its snapshot is visible."""
     produced = expectation.rows().select(["event_id", "produced_ms"])
     with duckdb.connect() as connection:
         connection.register("committed", committed)

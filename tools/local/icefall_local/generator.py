@@ -6,6 +6,7 @@ its partition; the broker's end offsets are checked against that at the end, les
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from icefall_local.expectation import Expectation, ExpectationBuilder
 
 _CHUNK = 20_000
 _STEADY_CHUNKS_PER_S = 20
-
+_HELD_BACK_CHUNKS_PER_S = 4
 
 PRODUCER = {
     "enable.idempotence": True,
@@ -50,6 +51,41 @@ class Plan:
     """Records per second; None is as fast as possible."""
     expects_aborted: bool = False
     """Of transactions: whether aborted records are expected too, as consumers that read uncommitted see them."""
+    held_back: int = 0
+    """How many of the records come last, and slowly until they are let go."""
+    held_back_s: float = 0.0
+    """How long those last when nobody lets them go."""
+
+
+class Pace:
+    """When records are due. Another thread may let go what is held back."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.let_go = threading.Event()
+        self.reached = threading.Event()
+        """Whether none are left but those that are held back."""
+        self._plan = plan
+        self._due = time.monotonic()
+
+    def next(self, produced: int, usual: int) -> int:
+        """How many come next, of at most `usual` at once."""
+        left, held = self._plan.records - produced, self._plan.held_back
+        if self.let_go.is_set() or not held:
+            return min(usual, left)
+        if left > held:
+            return min(usual, left - held)
+        self.reached.set()
+        return min(usual, left, math.ceil(held / (self._plan.held_back_s * _HELD_BACK_CHUNKS_PER_S)))
+
+    def wait(self, count: int, stop: threading.Event) -> None:
+        """Until the next ones are due, after `count`."""
+        usual_s = count / self._plan.rate if self._plan.rate is not None else 0.0
+        if self.reached.is_set() and not self.let_go.is_set():
+            self.let_go.wait(max(usual_s, count * self._plan.held_back_s / self._plan.held_back))
+            self._due = time.monotonic()
+        elif usual_s:
+            self._due += usual_s
+            stop.wait(max(0.0, self._due - time.monotonic()))
 
 
 class Generator:
@@ -57,6 +93,7 @@ class Generator:
 
     def __init__(self, plan: Plan) -> None:
         self.produced = 0
+        self.pace = Pace(plan)
         self._plan = plan
         self._failures: list[str] = []
         self._producer = Producer({**PRODUCER, "bootstrap.servers": plan.bootstrap_servers, "delivery.report.only.error": True})
@@ -67,14 +104,12 @@ class Generator:
         stream = Clickstream(plan.seed, plan.bad_permille, plan.partitions)
         built = ExpectationBuilder(plan.topic, plan.partitions)
         chunk = _CHUNK if plan.rate is None else max(1, int(plan.rate / _STEADY_CHUNKS_PER_S))
-        started = time.monotonic()
         while self.produced < plan.records and not stop.is_set():
-            records = stream.take(min(chunk, plan.records - self.produced))
+            records = stream.take(self.pace.next(self.produced, chunk))
             built.add(records, [self._produce(record) for record in records])
             self.produced += len(records)
-            if plan.rate is not None:
-                self._producer.poll(0)
-                stop.wait(max(0.0, started + self.produced / plan.rate - time.monotonic()))
+            self._producer.poll(0)
+            self.pace.wait(len(records), stop)
         self._flush()
         self._check(built.next_offsets)
         return built.build()

@@ -30,6 +30,11 @@ def start(java: Java, run: Path, ports: Ports, s3_endpoint: str, key: KeyPair) -
     return [part for part, _ in started.values()], described
 
 
+def start_alone(java: Java, run: Path, ports: Ports, s3_endpoint: str, key: KeyPair) -> tuple[Part, int]:
+    """Starts it once, for a run that has no other catalog; the port that it answers at."""
+    return _start(java, run, ports, "iceberg-catalog", _properties(run / "iceberg-catalog.sqlite", s3_endpoint, key))
+
+
 def _fail_now_and_then(database: Path) -> None:
     """From now on each third change of a table ends as a failure of the server's, and has been made.
 

@@ -45,9 +45,7 @@ cluster = "{stack.kafka_cluster}"
 [catalog]
 uri = "{stack.catalog.endpoint}"
 warehouse = "{stack.warehouse}"
-sign = {{ name = "s3tables", region = "{stack.catalog.region}" }}
-credentials = {_credentials(stack.catalog)}
-
+{_sign_in(stack)}
 [store]
 {_service(stack.store, "path_style = true")}
 [ops]
@@ -83,6 +81,14 @@ def _service(service: Service, extra: str) -> str:
         key=service.access_key_id,
         secret=service.secret_access_key,
     )
+
+
+def _sign_in(stack: Stack) -> str:
+    """To the catalog; Apache Iceberg's own asks nobody for a signature."""
+    if not stack.signed:
+        return ""
+    sign = f'sign = {{ name = "s3tables", region = "{stack.catalog.region}" }}'
+    return f"{sign}\ncredentials = {_credentials(stack.catalog)}\n"
 
 
 def _credentials(service: Service) -> str:

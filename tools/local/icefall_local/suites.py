@@ -49,7 +49,7 @@ def lanes(workspace: Workspace, arguments: Sequence[str], *, everything: bool) -
         return [first]
     tests = workspace.repository / "tests"
     if everything:
-        promises = [tests / "deploy" / name for name in ("test_promises.py", "test_sam.py")]
+        promises = [tests / "deploy" / name for name in ("test_promises.py", "test_alarms.py", "test_sam.py")]
         first += [
             Suite("the development loop of cargo-lambda", pytest(sys.executable, tests / "dev_loop")),
             # They need an environment of their own.
@@ -101,7 +101,7 @@ def _rust(arguments: Sequence[str]) -> list[str | Path]:
     return _cargo_test(arguments, *arguments)
 
 
-_ON_BOTH_CATALOGS = ("promises", "conformance", "refusals", "cases", "readers")
+_ON_BOTH_CATALOGS = ("promises", "conformance", "refusals", "cases", "readers", "quarantine")
 """The test targets that are run once more, on the second catalog. `second_catalog` is run on that one alone."""
 _NOT_ITS_HABIT = ("the_catalogs_secret_is_wrong", "the_committers_catalog_secret_is_wrong")
 """Tests of what the second catalog doesn't do: it asks nobody for a key."""

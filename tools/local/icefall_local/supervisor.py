@@ -26,7 +26,8 @@ from botocore.config import Config
 from icefall_local import clickstream, fail_points, parts, queue_mapping, scheduler, second_catalog, settings_file
 from icefall_local.apache_kafka import ApacheKafka, restarted
 from icefall_local.chaos import Chaos, Wanted
-from icefall_local.credentials import Credentials
+from icefall_local.commit_times import CommitTimes
+from icefall_local.credentials import Credentials, KeyPair
 from icefall_local.event_source_mapping import MappingConfig
 from icefall_local.execution_environment import FunctionConfig
 from icefall_local.fail_points import FailPoints
@@ -36,6 +37,7 @@ from icefall_local.http1 import Request, Response, Server, serve
 from icefall_local.java import Java
 from icefall_local.keys_proxy import KeysProxy
 from icefall_local.lambda_host import HostedFunction, LambdaHost
+from icefall_local.late_commits import LateCommits
 from icefall_local.ports import LOOPBACK, Ports
 from icefall_local.processes import Part
 from icefall_local.queue_mapping import QueueMappingConfig, QueueProgress, SqsQueue
@@ -59,6 +61,8 @@ class Options:
 
     kafka: str = "embedded"
     """Or `apache`, or HOST:PORT of a broker that is there already."""
+    catalog: str = "seaweedfs"
+    """Or `iceberg`: Apache Iceberg's own, which needs Java, in the place of the object store's."""
     isolation: str = "read_committed"
     """Of the event source mapping's consumers."""
     main_job: bool = True
@@ -80,7 +84,7 @@ class Options:
     """With any of these three, messages come twice and batches with other boundaries."""
     chaos_seed: int = 7
     second_catalog: bool = False
-    """Also Apache Iceberg's own catalog, which needs Java."""
+    """Also Apache Iceberg's own catalog, beside the other one, for tests that are run on both."""
     hostile: int | None = None
     """With a seed, the network before the parts lies; see `hostility`."""
     fail_points: bool = False
@@ -92,6 +96,11 @@ class Options:
     def chaos(self) -> Wanted:
         pause_s = TRIGGERS[self.trigger].kill_pause_s
         return Wanted(self.kill_writers, self.kill_committers, self.duplicates, self.chaos_seed, pause_s)
+
+    @property
+    def rivals(self) -> bool:
+        """Whether committers are to be in each other's way. A mapping of the queue has two without being asked."""
+        return self.committers > 1 and (self.trigger == "schedule" or self.chaos.any)
 
 
 class StartFailed(Exception):
@@ -122,6 +131,9 @@ class Supervisor:
         self._apache_kafka: ApacheKafka | None = None
         self._chaos: Chaos | None = None
         self._hostility = Hostility(options.hostile) if options.hostile is not None else None
+        lies = self._hostility.between if self._hostility is not None else None
+        self._late_commits = LateCommits(options.chaos_seed, lies) if options.rivals else None
+        self._commit_times = CommitTimes(self._late_commits.between if self._late_commits is not None else lies)
         self._fail_points = FailPoints(self._host.at_work) if options.fail_points else None
         self._chance = random.Random(0)
 
@@ -170,8 +182,11 @@ class Supervisor:
         self._parts.append(queue_part)
         bootstrap = self._start_kafka()
         second = self._start_second_catalog(lakehouse, keys) if options.second_catalog else None
+        is_iceberg = options.catalog == "iceberg"
+        catalog_port = self._start_iceberg_catalog(lakehouse, keys) if is_iceberg else lakehouse.catalog_port
+        table_bucket = second_catalog.BUCKET if is_iceberg else parts.TABLE_BUCKET
         services = {
-            "catalog": await self._service("catalog", lakehouse.catalog_port, keys),
+            "catalog": await self._service("catalog", catalog_port, keys, signed=not is_iceberg),
             "store": await self._service("store", lakehouse.s3_port, keys),
             "ops": await self._service("ops", lakehouse.s3_port, keys),
             "queue": await self._service("queue", queue_port, keys),
@@ -181,8 +196,8 @@ class Supervisor:
         return Stack(
             run=str(run),
             supervisor_pid=os.getpid(),
-            warehouse=f"s3://{parts.TABLE_BUCKET}",
-            table_bucket=parts.TABLE_BUCKET,
+            warehouse=f"s3://{table_bucket}",
+            table_bucket=table_bucket,
             ops_bucket=parts.OPS_BUCKET,
             queue_url=direct_url.replace(services["queue"].direct_endpoint, services["queue"].endpoint),
             direct_queue_url=direct_url,
@@ -193,6 +208,7 @@ class Supervisor:
             lambda_endpoint=f"http://{LOOPBACK}:{self._server.port}",
             settings=str(run / "icefall.toml"),
             second_catalog=second,
+            signed=not is_iceberg,
             **services,
         )
 
@@ -220,6 +236,13 @@ class Supervisor:
         self._parts.extend(started)
         return second
 
+    def _start_iceberg_catalog(self, lakehouse: parts.Lakehouse, keys: Credentials) -> int:
+        self._say("starting Apache Iceberg's own catalog")
+        s3_endpoint = f"http://{LOOPBACK}:{lakehouse.s3_port}"
+        part, port = second_catalog.start_alone(Java.here(self._workspace), self._run, self._ports, s3_endpoint, keys.second_catalog)
+        self._parts.append(part)
+        return port
+
     def _topic(self, bootstrap: str) -> str:
         """Creates the topic. On a broker that isn't ours the usual name may be taken: then one of this run's."""
         for topic in (clickstream.TOPIC, f"{clickstream.TOPIC}-{self._run.name}"):
@@ -227,14 +250,17 @@ class Supervisor:
                 return topic
         raise StartFailed("the broker has topics of both names that this run could use")
 
-    async def _service(self, part: str, port: int, keys: Credentials) -> Service:
+    async def _service(self, part: str, port: int, keys: Credentials, *, signed: bool = True) -> Service:
         proxy = self._proxy(part, port)
         self._proxies.append(proxy)
         endpoint = f"http://{LOOPBACK}:{await proxy.start(self._ports.free())}"
-        return Service.of(endpoint, f"http://{LOOPBACK}:{port}", REGIONS[part], getattr(keys, part))
+        region, key = (REGIONS[part], getattr(keys, part)) if signed else ("", KeyPair("", ""))
+        return Service.of(endpoint, f"http://{LOOPBACK}:{port}", region, key)
 
     def _proxy(self, part: str, port: int) -> KeysProxy:
-        """Where nothing is done to requests, nobody waits for them to be whole."""
+        """Where nothing is done to requests, and nothing to be known of them, nobody waits for them to be whole."""
+        if part == "catalog" and self._options.main_job:
+            return RelayProxy(part, port, self._commit_times.between)
         if self._hostility is None:
             return KeysProxy(part, port)
         return RelayProxy(part, port, self._hostility.between)
@@ -280,6 +306,8 @@ class Supervisor:
             self._say("starting the chaos")
             victims = {name: function for name in wanted.victims if (function := self._host.function(name)) is not None}
             self._chaos = Chaos(wanted, stack, victims, _sqs(stack.queue))
+        if self._late_commits is not None:
+            self._late_commits.begin()
         if self._hostility is not None:
             self._say("the network turns hostile")
             self._hostility.begin()
@@ -332,6 +360,8 @@ class Supervisor:
         match (request.method, *request.path.removeprefix("/local/").split("/")):
             case ("GET", "status"):
                 return Response.of_json(self._status())
+            case ("GET", "commits"):
+                return Response.of_json(self._commit_times.answered_ms)
             case ("POST", "chaos", "stop"):
                 return Response.of_json({"stopped": self._stop_chaos()})
             case ("PUT", "functions", name):
@@ -350,12 +380,13 @@ class Supervisor:
         return Response.of_json({"message": f"there is no {request.method} {request.path}"}, 404)
 
     def _stop_chaos(self) -> bool:
-        """Whether there was any. From here on nothing dies, nothing comes twice and nothing lies."""
+        """Whether there was any. From here on nothing dies, nothing comes twice or late and nothing lies."""
         if self._chaos is not None:
             self._chaos.stop()
-        if self._hostility is not None:
-            self._hostility.stop()
-        return self._chaos is not None or self._hostility is not None
+        for network in (self._hostility, self._late_commits):
+            if network is not None:
+                network.stop()
+        return any(one is not None for one in (self._chaos, self._hostility, self._late_commits))
 
     def _status(self) -> dict[str, Any]:
         mapping = {"alive": self._mapping is not None and self._mapping.process.poll() is None}

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from icefall_local.clickstream import HEADER_VARIANTS, Clickstream, Record
 from icefall_local.expectation import Expectation, ExpectationBuilder
-from icefall_local.generator import PRODUCER, Plan, ProduceFailed, end_offsets
+from icefall_local.generator import PRODUCER, Pace, Plan, ProduceFailed, end_offsets
 
 ABORTED_EVERY = 4
 """The fourth transaction of each four is aborted."""
@@ -46,6 +46,7 @@ class TransactionalGenerator:
 
     def __init__(self, plan: Plan) -> None:
         self.produced = 0
+        self.pace = Pace(plan)
         self.aborted = 0
         """Records that the broker has, of transactions that were aborted."""
         self._plan = plan
@@ -65,17 +66,15 @@ class TransactionalGenerator:
         plan, number, committed = self._plan, 0, 0
         self._patiently(self._producer.init_transactions)
         stream = Clickstream(plan.seed, plan.bad_permille, plan.partitions)
-        started = time.monotonic()
         while committed < plan.records and not stop.is_set():
-            records = stream.take(min(transaction_size(plan), plan.records - committed))
+            records = stream.take(self.pace.next(committed, transaction_size(plan)))
             number += 1
             if number % ABORTED_EVERY == 0:
                 self._abort(self._send(records))
                 number += 1
             self._commit(records)
             committed += len(records)
-            if plan.rate is not None:
-                stop.wait(max(0.0, started + committed / plan.rate - time.monotonic()))
+            self.pace.wait(len(records), stop)
         self._check()
         return self._built.build()
 

@@ -86,6 +86,11 @@ class Watcher:
             status: dict[str, Any] = json.load(answer)
         return status
 
+    def commits_answered_ms(self) -> dict[int, int]:
+        """When the catalog answered the commit of each snapshot."""
+        with urllib.request.urlopen(f"{self._stack.lambda_endpoint}/local/commits", timeout=30) as answer:
+            return {int(snapshot): answered_ms for snapshot, answered_ms in json.load(answer).items()}
+
     def _depth(self) -> tuple[int, int]:
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         found = self._queue.get_queue_attributes(QueueUrl=self._stack.direct_queue_url, AttributeNames=names)["Attributes"]

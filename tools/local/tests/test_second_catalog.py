@@ -1,5 +1,6 @@
 """What the second catalog and the questions to the readers are made of; the servers themselves are up in Rust's tests."""
 
+import dataclasses
 import datetime
 import decimal
 
@@ -7,6 +8,8 @@ import pyarrow as pa
 import pytest
 
 from icefall_local.java import Java
+from icefall_local.settings_file import render
+from icefall_local.stack import Service, Stack
 from icefall_local.values import rows
 from icefall_local.workspace import Unusable, Workspace
 
@@ -42,3 +45,14 @@ def test_values_have_one_form():
         "struct": {"x": "2024-02-29"},
     }
     assert set(second.values()) == {None}
+
+
+def test_a_run_on_it_signs_in_nowhere_and_says_so():
+    service = Service("http://127.0.0.1:1", "http://127.0.0.1:2", "", "", "")
+    fields = {field.name: "x" for field in dataclasses.fields(Stack)}
+    parts = dict.fromkeys(("catalog", "store", "ops", "queue"), service)
+    stack = Stack(**{**fields, **parts, "second_catalog": None, "signed": True})
+    texts = [render(one) for one in (stack, dataclasses.replace(stack, signed=False))]
+    signed, unsigned = (text.split("[catalog]")[1].split("[store]")[0] for text in texts)
+    assert "sign = {" in signed and "credentials = {" in signed
+    assert [line.split(" = ")[0] for line in unsigned.split("\n") if line] == ["uri", "warehouse"]

@@ -24,12 +24,14 @@ use step::StepFailed;
 const USAGE: &str = "\
 cargo xtask <command>
 
-  up    [--kafka embedded|apache|HOST:PORT] [--trigger schedule|queue]
+  up    [--kafka embedded|apache|HOST:PORT] [--catalog seaweedfs|iceberg] [--trigger schedule|queue]
                                                start the local stack with the main job on it, and leave it up
   down                                         stop it
-  demo  [--records N] [--bad PERMILLE] [--rate R] [--kafka embedded|apache|HOST:PORT] [--keep] [--json]
+  demo  [--records N] [--bad PERMILLE] [--rate R] [--kafka embedded|apache|HOST:PORT]
+        [--catalog seaweedfs|iceberg] [--keep] [--json] [--seed N]
         [--transactions] [--isolation read_committed|read_uncommitted] [--restart-broker [SIGTERM|SIGKILL]]
         [--trigger schedule|queue] [--sabotage drop|double|alter|lose-dead-letter]
+        [--committers N] [--kill-writers] [--kill-committers] [--duplicates] [--hostile [SEED]]
                                                the main job, end to end, verified by two readers
   test  [--all | --builds] [--kafka embedded|apache|HOST:PORT] [arguments of cargo test]
                                                every test, on a stack of its own; --all: also those that need Java;
@@ -63,6 +65,9 @@ fn run(command: &str, arguments: &[OsString]) -> Result<ExitCode, StepFailed> {
             if !asks_for_help(arguments) {
                 if asks_for_apache_kafka(arguments) {
                     maven::ensure_kafka()?;
+                }
+                if asks_for_iceberg_catalog(arguments) {
+                    java_parts::ensure()?;
                 }
                 build::functions()?;
             }
@@ -132,10 +137,20 @@ fn asks_for_mutations(arguments: &[OsString]) -> bool {
 }
 
 fn asks_for_apache_kafka(arguments: &[OsString]) -> bool {
-    let mut left = own_arguments(arguments).skip_while(|argument| !argument.starts_with("--kafka"));
+    gives(arguments, "--kafka", "apache")
+}
+
+fn asks_for_iceberg_catalog(arguments: &[OsString]) -> bool {
+    gives(arguments, "--catalog", "iceberg")
+}
+
+/// Whether an option has this value, as the next argument or behind an equals sign.
+fn gives(arguments: &[OsString], option: &str, value: &str) -> bool {
+    let mut left = own_arguments(arguments).skip_while(|argument| argument.split('=').next() != Some(option));
     match left.next() {
-        Some("--kafka") => left.next() == Some("apache"),
-        given => given == Some("--kafka=apache"),
+        Some(given) if given == option => left.next() == Some(value),
+        Some(given) => given.split_once('=').is_some_and(|(_, given)| given == value),
+        None => false,
     }
 }
 
@@ -158,6 +173,11 @@ mod tests {
         assert!(!asks_for_apache_kafka(&arguments("--records 10")));
         assert!(!asks_for_apache_kafka(&arguments("--kafka embedded apache")));
         assert!(!asks_for_apache_kafka(&arguments("ledger -- --kafka apache")));
+        assert!(!asks_for_apache_kafka(&arguments("--records 10 --kafka")));
+        assert!(asks_for_iceberg_catalog(&arguments("--kafka apache --catalog iceberg --json")));
+        assert!(asks_for_iceberg_catalog(&arguments("--catalog=iceberg")));
+        assert!(!asks_for_iceberg_catalog(&arguments("--kafka apache --catalog seaweedfs")));
+        assert!(!asks_for_iceberg_catalog(&arguments("--json")));
         assert!(asks_for_all(&arguments("--all ledger")));
         assert!(!asks_for_all(&arguments("ledger -- --all")));
         assert!(asks_for_mutations(&arguments("--seeds 10 --mutations")));
