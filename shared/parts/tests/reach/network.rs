@@ -7,20 +7,21 @@ use icefall_settings::{Environment, Settings};
 use icefall_testkit::{Authority, ConnectProxy, Reply, ScriptedServer};
 
 use crate::settings::{Part, ask, parts, settings};
+use crate::sign_in::{ROLE, lent_role};
 
 const PAIR: &str = r#"{ access_key_id = "AKIDPAIR", secret_access_key = "s" }"#;
 
 /// The authority's certificate in a file that ends with the test.
-struct Bundle(PathBuf);
+pub(crate) struct Bundle(PathBuf);
 
 impl Bundle {
-    fn of(authority: &Authority, name: &str) -> Self {
+    pub(crate) fn of(authority: &Authority, name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("icefall-{name}-{}.pem", std::process::id()));
         std::fs::write(&path, authority.pem()).expect("a file");
         Self(path)
     }
 
-    fn section(&self, more: &str) -> String {
+    pub(crate) fn section(&self, more: &str) -> String {
         format!("[network]\nca_bundle = \"{}\"\n{more}\n", self.0.display())
     }
 }
@@ -80,6 +81,47 @@ async fn each_part_goes_through_the_proxy_and_where_it_is_told_past_it() {
         ask(part, &parts(&settings(part, &past, PAIR, &by_setting), &[]).await).await;
         assert_eq!((proxy.asked().len(), server.requests().len()), (2, 3), "{part:?}: past the proxy");
     }
+}
+
+/// What is asked on the way to a part: the service that lends a role, and the one that issues the catalog's tokens.
+#[tokio::test]
+async fn whoever_lends_keys_and_tokens_is_reached_as_the_parts_are() {
+    type Text = fn(&str, &str, &str) -> String;
+    let token = Reply::json(200, r#"{"access_token":"t","token_type":"bearer","expires_in":3600}"#);
+    let lenders: [(Part, Reply, Text); 2] =
+        [(Part::Store, lent_role("AssumeRole"), with_role), (Part::Catalog, token, with_token)];
+    let authority = Authority::new();
+    let bundle = Bundle::of(&authority, "lenders");
+    for (part, reply, text) in lenders {
+        let server = ScriptedServer::start([Reply::empty(404)]).await;
+        let lender = ScriptedServer::start_tls([reply], &authority).await;
+        let reached = || (lender.requests().len(), server.requests().len());
+        let ask_with = async |lender: &str, network: &str| {
+            ask(part, &parts(&text(&server.url(), lender, network), &[]).await).await;
+        };
+        ask_with(&lender.url(), &bundle.section("")).await;
+        assert_eq!(reached(), (1, 1), "{part:?}");
+        ask_with(&lender.url(), "").await;
+        assert_eq!(reached(), (1, 1), "{part:?} trusts whomever it meets");
+        let proxy = ConnectProxy::start(lender.port()).await;
+        let through = bundle.section(&format!("proxy = \"http://{}\"", proxy.address()));
+        ask_with("https://lender.icefall.test", &through).await;
+        assert_eq!((proxy.asked().len(), reached()), (1, (2, 2)), "{part:?}");
+        assert_eq!(proxy.asked()[0].line(), "CONNECT lender.icefall.test:443 HTTP/1.1", "{part:?}");
+    }
+}
+
+fn with_role(part: &str, lender: &str, network: &str) -> String {
+    let role = format!(
+        r#"{{ access_key_id = "AKIDPAIR", secret_access_key = "s", assume_role_arn = "{ROLE}", sts_endpoint = "{lender}" }}"#
+    );
+    settings(Part::Store, part, &role, network)
+}
+
+fn with_token(part: &str, lender: &str, network: &str) -> String {
+    let client =
+        format!(r#"oauth2 = {{ client_id = "c", client_secret = "s", token_endpoint = "{lender}/token" }}"#);
+    settings(Part::Catalog, part, "", network).replace(r#"sign = { name = "s3tables" }"#, &client)
 }
 
 #[tokio::test]

@@ -3,9 +3,10 @@
 
 use icefall_parts::Parts;
 use icefall_settings::Environment;
-use icefall_testkit::{Reply, Request, ScriptedServer};
+use icefall_testkit::{Authority, ConnectProxy, Reply, Request, ScriptedServer};
 use serde_json::{Value, json};
 
+use crate::network::Bundle;
 use crate::settings::{Part, ask, settings, signed_by};
 use crate::sign_in::botocores;
 
@@ -60,6 +61,27 @@ pub(crate) async fn are_fetched_with_the_functions_role() {
     as_botocore(&parameters.requests()[0], "parameter");
     assert_eq!(signed_by(&parameters.requests()[0]).0, "ASIAFUNCTION");
     cannot_be_fetched(&text).await;
+}
+
+/// By a certificate of the private authority alone, and through the proxy.
+pub(crate) async fn are_fetched_as_the_network_says() {
+    let authority = Authority::new();
+    let bundle = Bundle::of(&authority, "kept");
+    let store = ScriptedServer::start([Reply::empty(404)]).await;
+    let kept = json!({ "SecretString": "hush-key" }).to_string();
+    let secrets = ScriptedServer::start_tls([Reply::json(200, &kept)], &authority).await;
+    let pair = r#"{ access_key_id = "AKIDKEPT", secret_access_key = { secretsmanager = "icefall/store" } }"#;
+    let start = async |endpoint: &str, network: &str| {
+        let text = settings(Part::Store, &store.url(), pair, network);
+        Parts::from_environment(&environment(&text, endpoint, "http://127.0.0.1:1"), "tests").await
+    };
+    start(&secrets.url(), &bundle.section("")).await.expect("the authority is trusted");
+    start(&secrets.url(), "").await.expect_err("nobody vouches for it");
+    assert_eq!(secrets.requests().len(), 1);
+    let proxy = ConnectProxy::start(secrets.port()).await;
+    let through = bundle.section(&format!("proxy = \"http://{}\"", proxy.address()));
+    start("https://secrets.icefall.test", &through).await.expect("the proxy is the only way");
+    assert_eq!((proxy.asked().len(), secrets.requests().len()), (1, 2));
 }
 
 async fn cannot_be_fetched(text: &str) {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::settings::{Part, ask, parts, settings, signed_by};
 
-const ROLE: &str = "arn:aws:iam::123456789012:role/icefall-tables";
+pub(crate) const ROLE: &str = "arn:aws:iam::123456789012:role/icefall-tables";
 const PAIR: &str = r#"access_key_id = "AKIDPAIR", secret_access_key = "hush", session_token = "pair-token""#;
 
 /// What botocore sends (`../fixtures/make_requests.py`).
@@ -20,17 +20,22 @@ pub(crate) fn botocores(name: &str) -> Value {
 /// A token service that lends the role to everybody.
 async fn token_service() -> ScriptedServer {
     ScriptedServer::deciding(|request| {
-        let action = if form(request)["Action"] == "AssumeRole" { "AssumeRole" } else { "AssumeRoleWithWebIdentity" };
-        let body = format!(
-            "<{action}Response xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><{action}Result>\
-             <Credentials><AccessKeyId>ASIAROLE</AccessKeyId><SecretAccessKey>lent</SecretAccessKey>\
-             <SessionToken>role-token</SessionToken><Expiration>2099-01-01T00:00:00Z</Expiration></Credentials>\
-             <AssumedRoleUser><Arn>arn:aws:sts::123456789012:assumed-role/icefall-tables/icefall</Arn>\
-             <AssumedRoleId>AROA:icefall</AssumedRoleId></AssumedRoleUser></{action}Result></{action}Response>"
-        );
-        Reply::xml(200, &body)
+        let is_role = form(request)["Action"] == "AssumeRole";
+        lent_role(if is_role { "AssumeRole" } else { "AssumeRoleWithWebIdentity" })
     })
     .await
+}
+
+/// How a token service lends the role.
+pub(crate) fn lent_role(action: &str) -> Reply {
+    let body = format!(
+        "<{action}Response xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><{action}Result>\
+         <Credentials><AccessKeyId>ASIAROLE</AccessKeyId><SecretAccessKey>lent</SecretAccessKey>\
+         <SessionToken>role-token</SessionToken><Expiration>2099-01-01T00:00:00Z</Expiration></Credentials>\
+         <AssumedRoleUser><Arn>arn:aws:sts::123456789012:assumed-role/icefall-tables/icefall</Arn>\
+         <AssumedRoleId>AROA:icefall</AssumedRoleId></AssumedRoleUser></{action}Result></{action}Response>"
+    );
+    Reply::xml(200, &body)
 }
 
 fn form(request: &Request) -> BTreeMap<String, String> {
@@ -177,4 +182,5 @@ async fn in_the_functions_environment() {
         assert_eq!(signed_by(&sts.requests()[0]), function, "{part:?}");
     }
     crate::secrets::are_fetched_with_the_functions_role().await;
+    crate::secrets::are_fetched_as_the_network_says().await;
 }
