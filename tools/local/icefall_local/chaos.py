@@ -23,10 +23,8 @@ from typing import Any, Protocol
 
 from icefall_local.stack import Stack
 
-_LOOK_EVERY_S = 0.02
-_PATIENCE_S = 3.0
-"""How long a kill waits for an invocation that it could interrupt."""
-
+_LOOK_EVERY_S = 0.005
+"""For an invocation to interrupt: a writer's of a few records takes some 20 ms."""
 _PEEK_EVERY_S = 1.0
 
 
@@ -40,6 +38,8 @@ class Wanted:
     seed: int = 7
     kill_pause_s: tuple[float, float] = (2.0, 6.0)
     """The least and the most between two kills."""
+    kill_patience_s: float = 3.0
+    """How long a kill waits for an invocation that it could interrupt."""
 
     @property
     def any(self) -> bool:
@@ -130,7 +130,7 @@ class Victim(Protocol):
         """SIGKILL to one environment; false when there is none."""
 
 
-async def strike(victim: Victim, kill: Kill, chance: random.Random, patience_s: float = _PATIENCE_S) -> bool:
+async def strike(victim: Victim, kill: Kill, chance: random.Random, patience_s: float) -> bool:
     """Kills in the middle of an invocation; when none comes for long, whatever environment is warm.
 
     Where one ended before its moment, the next is struck earlier: some took long of late, and most are short.
@@ -158,6 +158,7 @@ class Chaos:
         self._victims = victims
         self._queue = queue
         self._chance = random.Random(wanted.seed)
+        self._patience_s = wanted.kill_patience_s
         self._tasks = [asyncio.ensure_future(self._copy_for_ever(CopyPlan(random.Random(f"copies {wanted.seed}"))))]
         if victims:
             plan = KillPlan(tuple(victims), random.Random(f"kills {wanted.seed}"), wanted.kill_pause_s)
@@ -171,7 +172,7 @@ class Chaos:
         while True:
             kill = plan.next()
             await asyncio.sleep(kill.pause_s)
-            await strike(self._victims[kill.function], kill, self._chance)
+            await strike(self._victims[kill.function], kill, self._chance, self._patience_s)
 
     async def _copy_for_ever(self, plan: CopyPlan) -> None:
         loop = asyncio.get_running_loop()

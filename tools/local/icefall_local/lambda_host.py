@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import statistics
 import time
 import uuid
 from collections import deque
@@ -101,8 +102,8 @@ class HostedFunction:
 
     @property
     def typical_s(self) -> float:
-        """How long invocations took of late, failed ones among them."""
-        return sum(self._durations) / len(self._durations) if self._durations else 0.0
+        """How long invocations took of late, failed ones among them: of few that begin with a cold start the mean says nothing."""
+        return statistics.median(self._durations) if self._durations else 0.0
 
     def usage(self) -> Usage:
         """CPU of all environments ever, and the largest of their peaks."""

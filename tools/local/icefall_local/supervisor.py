@@ -94,8 +94,9 @@ class Options:
 
     @property
     def chaos(self) -> Wanted:
-        pause_s = TRIGGERS[self.trigger].kill_pause_s
-        return Wanted(self.kill_writers, self.kill_committers, self.duplicates, self.chaos_seed, pause_s)
+        trigger = TRIGGERS[self.trigger]
+        pause_s, patience_s = trigger.kill_pause_s, trigger.kill_patience_s
+        return Wanted(self.kill_writers, self.kill_committers, self.duplicates, self.chaos_seed, pause_s, patience_s)
 
     @property
     def rivals(self) -> bool:

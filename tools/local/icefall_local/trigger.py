@@ -25,6 +25,8 @@ class Trigger:
     kill_pause_s: tuple[float, float]
     """Between two kills of a run with chaos. A schedule's committers are mostly at work on an empty queue. Behind a mapping each
     invocation has messages in hand, and a kill waits for one: as many would let hardly any end."""
+    kill_patience_s: float
+    """How long that is: longer than two of Kafka's batching windows, or a writer of few records is never met at work."""
     stall_s: float
     """How long nothing may move before a demo gives up: longer than a message waits that is hidden several times in a row."""
     pace: Mapping[str, Any] = field(default_factory=dict)
@@ -32,11 +34,12 @@ class Trigger:
 
 
 TRIGGERS = {
-    "schedule": Trigger(visibility_s=120, committer_timeout_s=60.0, kill_pause_s=(2.0, 6.0), stall_s=90.0),
+    "schedule": Trigger(visibility_s=120, committer_timeout_s=60.0, kill_pause_s=(2.0, 6.0), kill_patience_s=3.0, stall_s=90.0),
     "queue": Trigger(
         visibility_s=30,
         committer_timeout_s=30.0,
         kill_pause_s=(6.0, 14.0),
+        kill_patience_s=12.0,
         stall_s=240.0,
         pace={"window_s": 5.0, "commit_interval": "5s", "committers": LEAST_CONCURRENCY},
     ),

@@ -15,6 +15,8 @@ from icefall_local.chaos import CopyPlan, Kill, KillPlan, Wanted, strike
 from icefall_local.event_source_mapping import MappingConfig, Poller
 from icefall_local.execution_environment import FunctionConfig
 from icefall_local.repoll import Rebalancing
+from icefall_local.supervisor import Options
+from icefall_local.trigger import TRIGGERS
 from icefall_local.watch import metric_sums
 
 
@@ -82,10 +84,33 @@ def test_a_kill_waits_for_work_to_interrupt():
     async def struck():
         function = Function(working=False)
         asyncio.get_running_loop().call_later(0.1, lambda: setattr(function, "working", True))
-        assert await strike(function, Kill("f", 0.0, 0.5), random.Random(1))
+        assert await strike(function, Kill("f", 0.0, 0.5), random.Random(1), patience_s=3.0)
         return function.killed
 
     assert asyncio.run(struck()) == [True]
+
+
+def test_a_kill_has_the_patience_for_invocations_that_are_short_and_seldom():
+    async def at_work_now_and_then(function):
+        while True:
+            for function.working, seconds in ((False, 0.3), (True, 0.03)):
+                await asyncio.sleep(seconds)
+
+    async def struck():
+        function = Function(working=False)
+        function.typical_s = 1.0
+        work = asyncio.ensure_future(at_work_now_and_then(function))
+        assert await strike(function, Kill("f", 0.0, 0.9), random.Random(1), patience_s=20.0)
+        work.cancel()
+        return function.killed
+
+    assert asyncio.run(struck()) == [True]
+
+
+def test_a_kill_is_patient_for_longer_than_two_batching_windows():
+    for name, trigger in TRIGGERS.items():
+        stack = Options(**{"trigger": name, **trigger.pace})
+        assert stack.chaos.kill_patience_s > 2 * stack.window_s
 
 
 def test_a_function_that_stays_idle_is_killed_all_the_same():

@@ -195,6 +195,14 @@ def test_a_kill_of_an_idle_environment_is_none_in_flight(hosted):
     assert hosted.invoke()[0] is None
 
 
+def test_one_long_invocation_among_short_ones_is_not_typical(hosted):
+    hosted.create()
+    hosted.invoke(do="sleep", seconds=3.0)
+    for _ in range(4):
+        hosted.invoke()
+    assert hosted.host.function("tried").typical_s < 0.5
+
+
 def test_cpu_time_is_kept_when_a_process_ends(hosted):
     function = hosted.create()
     hosted.invoke(do="burn", seconds=0.5)
