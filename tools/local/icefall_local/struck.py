@@ -27,8 +27,13 @@ def held_back(asked: Options, records: int) -> int:
 
 
 def never_struck(asked: Options, functions: Mapping[str, Mapping[str, Any]], counted: Mapping[str, int]) -> list[str]:
-    """What was asked for and did not happen, by the host's counts of the functions and the committer's own metrics."""
+    """What was asked for and did not happen, by the host's counts of the functions and the committer's own metrics.
+
+    On a hostile network committers work for long and most of them die before they tell what they counted: it is not demanded then.
+    """
     missing = [f"no {name} was killed at work" for name in asked.chaos.victims if not functions[name]["kills_in_flight"]]
+    if asked.hostile is not None:
+        return missing
     if asked.chaos.any and not counted["DuplicateBatches"]:
         missing.append("no batch manifest came twice and was skipped (duplicates_skipped)")
     if asked.chaos.any and not counted["TrimmedBatches"]:

@@ -148,7 +148,11 @@ def test_schedules_of_different_phases_start_committers_in_turn(monkeypatch):
 
 def test_generations_share_all_partitions_out_and_differ():
     rebalancing = Rebalancing(range(4), 1_000, random.Random(5))
-    drawn = [rebalancing.generation() for _ in range(60)]
+    drawn = []
+    for _ in range(60):
+        drawn.append(rebalancing.generation())
+        while not rebalancing.lost(failed=False):
+            pass
     for one in drawn:
         assert sorted(partition for share in one.shares for partition in share) == [0, 1, 2, 3]
         assert 1 <= one.batch_size <= 1_000
@@ -166,6 +170,17 @@ def test_a_generation_ends_after_its_successes_once():
         assert answers.index(True) == successes - 1 and answers.count(True) == 1
     failed = [rebalancing.lost(failed=True) for _ in range(200)]
     assert 60 < failed.count(True) < 140
+
+
+def test_what_is_missing_of_the_successes_is_counted_on_when_a_failure_ends_a_generation():
+    rebalancing = Rebalancing(range(4), 1_000, random.Random(5))
+    rebalancing.generation()
+    while not rebalancing.lost(failed=False):
+        pass
+    for left in range(rebalancing.generation().successes - 1, 0, -1):
+        assert not rebalancing.lost(failed=False)
+        assert rebalancing.generation().successes == left
+    assert rebalancing.lost(failed=False)
 
 
 CONFIG = MappingConfig("my-topic", "f", "b", "g", batch_size=10, window_s=0.0, first_pause_s=0.0)

@@ -51,6 +51,7 @@ def test_what_nobody_asked_for_is_not_missing():
     assert missing(Options(committers=2, trigger="queue"), **nothing) == []
     assert len(missing(Options(committers=2, trigger="queue", kill_committers=True), **nothing)) == 4
     assert len(missing(Options(kill_writers=True), **nothing)) == 3
+    assert missing(Options(kill_writers=True, committers=2, hostile=7), **nothing) == ["no writer was killed at work"]
 
 
 def test_only_a_run_of_some_size_that_asks_for_chaos_holds_records_back():
