@@ -154,7 +154,7 @@ async fn audit(desk: &Desk, topics: Arc<dyn Topics>, asked: &AuditArguments) -> 
     let shares = shares(&topics, &topic, &whole, &extents, asked.threads).await?;
     let (mut tally, by_value) = compare_all(&mut holdings, desk, &topic, &fixed, &whole, shares).await?;
     drop(progress);
-    look_again(desk, &source, &holdings, &mut tally).await?;
+    look_again(desk, &source, &holdings, &fixed.quarantined, &mut tally).await?;
     let counted = count_files(desk, &mut holdings).await?;
     if asked.isolation == Isolation::ReadUncommitted {
         notes.push("records of aborted transactions count as records, as was asked for".to_owned());
@@ -294,13 +294,14 @@ fn fixed(
         widen(*partition, *start..*end);
     }
     let outbox = |holding: &Holding<'_>| {
-        let entries = holding.gone.as_ref().map(|gone| gone.ledger.outbox().entries()).unwrap_or_default();
-        entries.iter().flat_map(|entry| entry.spans.iter().copied()).collect()
+        holding.gone.as_ref().map(|gone| letters.under_way(&gone.ledger)).unwrap_or_default()
     };
-    let of_table = |holding: &Holding<'_>| letters.remove(&holding.name.to_string()).unwrap_or_default();
+    let outboxes = holdings.iter().map(outbox).collect();
+    let of_table =
+        |holding: &Holding<'_>| letters.by_table.remove(&holding.name.to_string()).unwrap_or_default();
     let route = desk.settings.route(&source.topic);
     let fixed = Fixed {
-        outboxes: holdings.iter().map(outbox).collect(),
+        outboxes,
         letters: holdings.iter().map(of_table).collect(),
         quarantined: quarantined.records.clone(),
         highest,
@@ -475,6 +476,7 @@ async fn look_again(
     desk: &Desk,
     source: &Source,
     holdings: &[Holding<'_>],
+    aside_before: &BTreeMap<Partition, Vec<Print>>,
     tally: &mut Tally,
 ) -> Result<(), CliError> {
     let (runs, _) = tally.runs(Kind::Missing);
@@ -494,9 +496,13 @@ async fn look_again(
         if held.iter().any(|held| held.at(partition, offset).next().is_some()) {
             return Kind::Late;
         }
-        let prints = aside.get(&partition).map(Vec::as_slice).unwrap_or_default();
-        let at = prints.partition_point(|(other, _)| *other < offset);
-        if prints.get(at).is_some_and(|(other, _)| *other == offset) { Kind::Late } else { Kind::Missing }
+        let there = |aside: &BTreeMap<Partition, Vec<Print>>| {
+            let prints = aside.get(&partition).map(Vec::as_slice).unwrap_or_default();
+            let first = prints.partition_point(|(other, _)| *other < offset);
+            prints.iter().skip(first).take_while(|(other, _)| *other == offset).count()
+        };
+        // What stood there before, and is another record, does not count.
+        if there(&aside) > there(aside_before) { Kind::Late } else { Kind::Missing }
     });
     Ok(())
 }

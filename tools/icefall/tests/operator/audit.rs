@@ -174,11 +174,11 @@ async fn rows_that_somebody_appended_are_named_and_are_no_fault_where_others_wri
     let said = faults(&bench, &[]).await;
     holds(
         &said,
-        &["the files of shop.clicks hold 100 rows that others appended", "append): 0 settled, 100 in files"],
+        &["the files of shop.clicks hold 50 rows that others appended", "append): 0 settled, 50 in files"],
     );
     holds(
         &audit(&bench, &["--others-append"]).await,
-        &["150 in the ledgers of shop.clicks, 250 in its files"],
+        &["150 in the ledgers of shop.clicks, 200 in its files"],
     );
 }
 
@@ -217,6 +217,8 @@ async fn an_entry_that_nobody_can_read_is_mentioned() {
 async fn dead_letters_that_their_table_lacks_are_named() {
     let bench = settled().await;
     let table = TableIdent::new(NamespaceIdent::new("icefall".to_owned()), "dead_letters".to_owned());
+    bench.write(152..155).await;
+    bench.drain().await.expect("it drains, and forgets which dead letters are in their table by now");
     assert!(bench.catalog.drop_table(&table));
     holds(&faults(&bench, &[]).await, &["2 are LOST dead letters", "partition 0 offset 150-151"]);
 }
