@@ -34,7 +34,8 @@ impl TopicOnBroker {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", &stack.kafka_bootstrap);
         let admin: AdminClient<DefaultClientContext> = config.create().expect("a client");
-        let new = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+        // The records' timestamps may be older than what brokers keep by default.
+        let new = NewTopic::new(name, partitions, TopicReplication::Fixed(1)).set("retention.ms", "-1");
         let made = admin.create_topics([&new], &AdminOptions::new()).await.expect("an answer");
         assert!(made.iter().all(Result::is_ok), "{made:?}");
         Self { name: name.to_owned(), producer: config.create().expect("a producer") }

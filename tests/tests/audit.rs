@@ -163,7 +163,7 @@ async fn what_stands_in_quarantine_is_told_from_what_is_missing() {
     let copies = values(100, 105);
     audited.broker.produce(0, 0, &[copies.clone(), values(5, 10)].concat());
     audited.deliver(&audited.pipeline, 0, 0, &values(0, 10)).await;
-    assert_eq!(listed(&audited.faulty().await, "altered"), [(0, 0, 4)]);
+    assert_eq!(count(&audited.faulty().await, "altered"), 5);
     audited.pipeline.write(&event_of(&audited.topic, 0, 0, &copies)).await.expect("it is taken in");
     // The source stands still, which the committer says in its own way.
     let _ = audited.pipeline.drain().await;

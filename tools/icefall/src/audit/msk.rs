@@ -13,7 +13,7 @@ use icefall_secret::Secret;
 use tokio::runtime::Handle;
 
 /// How long a token is good for: MSK takes no more.
-const LIFETIME: Duration = Duration::from_secs(900);
+const LIFETIME: Duration = Duration::from_mins(15);
 
 /// Keys that a cluster of MSK knows, through IAM.
 #[derive(Clone, Debug)]
