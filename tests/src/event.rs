@@ -10,6 +10,9 @@ pub const TOPIC: &str = "clicks";
 /// The topic that pipelines with a second table route there.
 pub const OTHER_TOPIC: &str = "others";
 
+/// The timestamp of the record at offset 0; each later one is a millisecond newer. The key is the offset.
+pub(crate) const FIRST_MS: u64 = 1_772_000_000_000;
+
 /// A good record's value for the declared table.
 #[must_use]
 pub fn click(n: u64) -> String {
@@ -35,7 +38,7 @@ pub fn event_of(topic: &str, partition: i32, first: u64, values: &[String]) -> V
         .map(|(offset, value)| {
             json!({
                 "topic": topic, "partition": partition, "offset": offset,
-                "timestamp": 1_772_000_000_000_u64 + offset, "timestampType": "CREATE_TIME",
+                "timestamp": FIRST_MS + offset, "timestampType": "CREATE_TIME",
                 "key": STANDARD.encode(offset.to_string()), "value": STANDARD.encode(value), "headers": [],
             })
         })

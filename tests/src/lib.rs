@@ -13,6 +13,7 @@ mod log;
 mod pipeline;
 mod readers;
 mod stack;
+mod topic;
 mod watched;
 
 pub use event::{OTHER_TOPIC, TOPIC, click, event, event_of};
@@ -21,4 +22,5 @@ pub use log::Log;
 pub use pipeline::{Pipeline, SECRETS, closed_port, reasons};
 pub use readers::{Question, Reader, Row, other_engine};
 pub use stack::{Service, Stack, WhichCatalog};
+pub use topic::TopicOnBroker;
 pub use watched::{Watched, WatchedCatalog};

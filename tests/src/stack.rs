@@ -36,6 +36,8 @@ pub struct Stack {
     pub ops: Service,
     /// The SQS server.
     pub queue: Service,
+    /// The Kafka brokers.
+    pub kafka_bootstrap: String,
 }
 
 /// One of the stack's catalogs.

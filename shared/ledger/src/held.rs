@@ -8,12 +8,15 @@ use crate::{Incarnation, Segment, SequenceNumber, Settled, Tail, Wanted};
 
 /// A settled record and the incarnation that it belongs to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Standing {
-    pub(crate) offset: Offset,
-    pub(crate) incarnation: Incarnation,
+pub struct Standing {
+    /// Its offset.
+    pub offset: Offset,
+    /// The incarnation.
+    pub incarnation: Incarnation,
     /// The snapshot that settled it.
-    pub(crate) sequence_number: SequenceNumber,
-    pub(crate) settled: Settled,
+    pub sequence_number: SequenceNumber,
+    /// What became of it, and what it is.
+    pub settled: Settled,
 }
 
 /// The settled records at the offsets that were asked for. An offset can hold several: a record of
@@ -58,8 +61,9 @@ impl Held {
         self.records.values_mut().for_each(|records| records.sort_by_key(order));
     }
 
-    /// All that stands at the partition, ascending by offset.
-    pub(crate) fn partition(&self, partition: Partition) -> &[Standing] {
+    /// All that was asked for and stands at the partition, ascending by offset, then by incarnation.
+    #[must_use]
+    pub fn partition(&self, partition: Partition) -> &[Standing] {
         self.records.get(&partition).map_or(&[], Vec::as_slice)
     }
 

@@ -50,7 +50,7 @@ mod testing;
 
 pub use applied::{Applied, Pending, applied_property_name};
 pub use error::LedgerError;
-pub use held::Held;
+pub use held::{Held, Standing};
 pub use ids::{EntryNumber, Incarnation, LedgerId, ObjectHash, SequenceNumber, SnapshotId, SnapshotMark};
 pub use index::{FAN_OUT, Index, LedgerObject};
 pub use lineage::{Ancestor, Chain, ChainEnd, Lineage, LineageFault, lineage};

@@ -1,6 +1,7 @@
 //! The offsets that a round asks about.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use icefall_manifest::{BatchManifest, Offset, OffsetRun, Partition, RecordList};
 
@@ -24,6 +25,19 @@ impl Wanted {
         let runs = batches.into_iter().flat_map(BatchManifest::record_lists).flat_map(RecordList::runs);
         for run in runs {
             partitions.entry(run.partition).or_default().extend(span(run));
+        }
+        for spans in partitions.values_mut() {
+            *spans = joined(std::mem::take(spans));
+        }
+        Self { partitions }
+    }
+
+    /// All offsets of these stretches; empty ones count for nothing.
+    pub fn within(stretches: impl IntoIterator<Item = (Partition, RangeInclusive<Offset>)>) -> Self {
+        let mut partitions: BTreeMap<Partition, Vec<Span>> = BTreeMap::new();
+        for (partition, stretch) in stretches.into_iter().filter(|(_, stretch)| !stretch.is_empty()) {
+            let (lowest, highest) = stretch.into_inner();
+            partitions.entry(partition).or_default().push(Span { lowest, highest });
         }
         for spans in partitions.values_mut() {
             *spans = joined(std::mem::take(spans));
@@ -105,6 +119,8 @@ mod tests {
             let (one, two) = records.split_at(records.len() / 2);
             let all = Wanted::of(&[batch(&[two], &[]), batch(&[], one)]);
             let partition = record(1, 0, 1).partition;
+            let single = |record: &icefall_manifest::RecordId| (record.partition, record.offset..=record.offset);
+            prop_assert_eq!(&Wanted::within(records.iter().map(single)), &all);
             let wanted = all.up_to(&[(partition, offset(limit))].into());
             let left: BTreeSet<i64> =
                 offsets.iter().filter(|(p, position)| *p == 1 && *position <= limit).map(|(_, o)| *o).collect();

@@ -17,8 +17,8 @@ use icefall_catalog::{
 use icefall_clock::{Clock, Entropy, SystemClock, SystemEntropy};
 use icefall_queue::{CommitQueue, SqsConfig, SqsQueue};
 use icefall_settings::{
-    CredentialsSettings, Draft, Environment, HttpUrl, NetworkSettings, OAuth2Settings, OpsSettings,
-    QueueSettings, Secret, Settings, SettingsError, SignInSettings, StoreSettings,
+    CredentialsSettings, Draft, Environment, HttpUrl, KafkaSignIn, NetworkSettings, OAuth2Settings,
+    OpsSettings, QueueSettings, Secret, Settings, SettingsError, SignInSettings, StoreSettings,
 };
 use icefall_store::{ObjectLister, ObjectStore, OpsBucket, S3Config, S3Store, StoreError};
 use icefall_telemetry::Metrics;
@@ -220,6 +220,14 @@ pub async fn ops_lister(settings: &Settings) -> Result<Arc<dyn ObjectLister>, St
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let fetching = Fetching { http: network(&settings.network)?.http_client()?, clock };
     Ok(Arc::new(store(&settings.ops.store, &fetching).await))
+}
+
+/// The keys that a Kafka cluster of MSK is signed in to with, for the operator's tool; `None` where none are asked for.
+pub async fn kafka_keys(settings: &Settings) -> Result<Option<CachedCredentials>, StartError> {
+    let KafkaSignIn::MskIam(region, credentials) = &settings.audit.sign_in else { return Ok(None) };
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let fetching = Fetching { http: network(&settings.network)?.http_client()?, clock };
+    Ok(Some(fetching.keys(credentials, region).await))
 }
 
 async fn store(store: &StoreSettings, fetching: &Fetching) -> S3Store {

@@ -43,14 +43,32 @@ pub(crate) fn of_frame(frame: &[u8]) -> Fingerprint {
     Fingerprint(xxh3_64(frame) as u32)
 }
 
-/// The fingerprint of a record from its parts: the way an audit computes it.
+/// The fingerprint of a record from its parts.
 #[must_use]
 pub fn compute(time: Time<'_>, key: Option<Payload<'_>>, value: Option<Payload<'_>>) -> Fingerprint {
-    let mut frame = Vec::new();
-    append_time(&mut frame, time);
-    append_payload(&mut frame, key);
-    append_payload(&mut frame, value);
-    of_frame(&frame)
+    Fingerprinter::default().compute(time, key, value)
+}
+
+/// Computes fingerprints of many records, one after the other, as an audit does: the memory for the frame is kept.
+#[derive(Clone, Debug, Default)]
+pub struct Fingerprinter {
+    frame: Vec<u8>,
+}
+
+impl Fingerprinter {
+    /// The fingerprint of a record from its parts.
+    pub fn compute(
+        &mut self,
+        time: Time<'_>,
+        key: Option<Payload<'_>>,
+        value: Option<Payload<'_>>,
+    ) -> Fingerprint {
+        self.frame.clear();
+        append_time(&mut self.frame, time);
+        append_payload(&mut self.frame, key);
+        append_payload(&mut self.frame, value);
+        of_frame(&self.frame)
+    }
 }
 
 fn append_time(frame: &mut Vec<u8>, time: Time<'_>) {
@@ -167,6 +185,10 @@ mod tests {
             ),
             Fingerprint(2_361_573_336)
         );
+        let mut again = Fingerprinter::default();
+        again.compute(Time::Unreadable("a longer one"), payload(Form::Json, b"something"), None);
+        let hello = again.compute(Time::Millis(1_545_084_650_987), None, payload(Form::Bytes, b"hello"));
+        assert_eq!(hello, Fingerprint(2_561_029_705), "what was computed before leaves no trace");
         let long: Vec<u8> = (0..=255).chain(0..=255).collect();
         assert_eq!(
             compute(Time::None, payload(Form::Unreadable, b"@@"), payload(Form::Bytes, &long)),

@@ -28,6 +28,7 @@
 //! # Ok::<(), icefall_settings::SettingsError>(())
 //! ```
 
+mod audit;
 mod credentials;
 mod environment;
 mod fault;
@@ -56,8 +57,9 @@ pub use partition::PartitionField;
 pub use raw::reference;
 pub use reference::{SecretReference, SecretStore};
 pub use settings::{
-    CatalogSettings, CommitterSettings, Draft, NetworkSettings, OAuth2Settings, OpsSettings, QueueSettings,
-    Route, Settings, SignInSettings, Signing, StoreSettings, TableSettings, Tombstones,
+    AuditSettings, CatalogSettings, CommitterSettings, Draft, KafkaSignIn, NetworkSettings, OAuth2Settings,
+    OpsSettings, PasswordMechanism, QueueSettings, Route, Settings, SignInSettings, Signing, StoreSettings,
+    TableSettings, Tombstones,
 };
 pub use types::{Column, ColumnType};
 pub use values::{ByteSize, HttpUrl, Region};

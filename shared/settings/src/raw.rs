@@ -71,6 +71,8 @@ section! {
     "committer" => committer: RawCommitter,
     /// Section, see below.
     "dead_letters" => dead_letters: RawDeadLetters,
+    /// Section, see below. For `icefall audit` alone.
+    "audit" => audit: RawAudit,
     /// List of sections, see below.
     "table" => tables: Vec<Option<RawTable>>,
     /// List of sections, see below. At least one.
@@ -242,6 +244,28 @@ section! {
 }
 
 section! {
+    /// How the operator's tool reads topics.
+    RawAudit, "[audit]",
+    /// The brokers that `icefall audit` reads from: `host:port`, separated by commas. Required for it, and used by
+    /// nothing else: best given by the environment of whoever runs it (`ICEFALL__AUDIT__BOOTSTRAP`, and so on for the
+    /// other keys), since functions fetch every secret that their settings refer to.
+    "bootstrap" => bootstrap: String,
+    /// Whether brokers are reached by TLS. `true` when absent and `sign_in` is given, else `false`. Brokers' certificates are
+    /// checked against `network.ca_bundle`, or the machine's own authorities.
+    "tls" => tls: bool,
+    /// How to sign in: `plain`, `scram-sha-256`, `scram-sha-512` or `msk-iam`. Not at all when absent.
+    "sign_in" => sign_in: String,
+    /// The user, for `plain` and `scram-…`.
+    "username" => username: String,
+    /// The password. Better a reference or a variable (`ICEFALL__AUDIT__PASSWORD`) than in the file.
+    "password" => password: Secret,
+    /// The cluster's region, for `msk-iam`. `AWS_REGION` when absent.
+    "region" => region: String,
+    /// The keys, for `msk-iam`. The AWS default chain when absent.
+    "credentials" => credentials: RawCredentials,
+}
+
+section! {
     /// A table that Icefall makes, or of which it should know more than its name.
     RawTable, "[[table]]",
     /// `namespace.table`, each of lower-case letters, digits and underscores. Required.
@@ -290,7 +314,7 @@ const KEPT_SECRET: Section = Section {
     keys: &[
         (
             "secretsmanager",
-            "In place of a secret's text (`secret_access_key`, `session_token`, `token`, `client_secret`): \
+            "In place of a secret's text (`secret_access_key`, `session_token`, `token`, `client_secret`, `password`): \
              the name or ARN of a secret of AWS Secrets Manager, fetched when a function starts, with its role: \
              `secret_access_key = { secretsmanager = \"icefall/store\", key = \"secret\" }`.",
         ),
@@ -299,7 +323,7 @@ const KEPT_SECRET: Section = Section {
     ],
 };
 
-const SECTIONS: [Section; 16] = [
+const SECTIONS: [Section; 17] = [
     RawSettings::SECTION,
     RawNetwork::SECTION,
     RawKafka::SECTION,
@@ -313,6 +337,7 @@ const SECTIONS: [Section; 16] = [
     RawQueue::SECTION,
     RawCommitter::SECTION,
     RawDeadLetters::SECTION,
+    RawAudit::SECTION,
     RawTable::SECTION,
     RawColumn::SECTION,
     RawRoute::SECTION,

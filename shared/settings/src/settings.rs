@@ -45,6 +45,8 @@ pub struct Settings {
     pub committer: CommitterSettings,
     /// The table of dead letters; neither declared nor routed to.
     pub dead_letters: TableName,
+    /// How the operator's tool reads topics.
+    pub audit: AuditSettings,
     /// The declared tables, each name once.
     pub tables: Vec<TableSettings>,
     /// The routes, each topic once; at least one.
@@ -254,6 +256,47 @@ pub struct CommitterSettings {
     pub max_messages: NonZeroU32,
     /// The most bytes of messages in one round.
     pub max_bytes: ByteSize,
+}
+
+/// How `icefall audit` reads topics.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct AuditSettings {
+    /// The brokers, `host:port` separated by commas. Absent: nothing can be audited.
+    pub bootstrap: Option<String>,
+    /// Whether they are reached by TLS.
+    pub tls: bool,
+    /// How to sign in.
+    pub sign_in: KafkaSignIn,
+}
+
+/// How to sign in to Kafka.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum KafkaSignIn {
+    /// Not at all.
+    #[default]
+    None,
+    /// As a user with a password.
+    Password {
+        /// How the password is shown to be known.
+        mechanism: PasswordMechanism,
+        /// The user.
+        username: String,
+        /// The password.
+        password: Secret,
+    },
+    /// As AWS knows the holder of these keys (MSK's IAM access control).
+    MskIam(Region, CredentialsSettings),
+}
+
+/// How a password is shown to be known.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PasswordMechanism {
+    /// It is sent.
+    Plain,
+    /// SCRAM with SHA-256.
+    ScramSha256,
+    /// SCRAM with SHA-512.
+    ScramSha512,
 }
 
 /// A declared table.

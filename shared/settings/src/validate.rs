@@ -43,6 +43,7 @@ pub(crate) fn settings(raw: RawSettings, environment: &Environment, faults: &mut
     let committer = check.committer(&raw.committer.unwrap_or_default(), &Key::named("committer"));
     let dead_letters = raw.dead_letters.unwrap_or_default().table.unwrap_or_else(|| DEAD_LETTERS.to_owned());
     let dead_letters = table_name(Some(dead_letters), &dead_letter_key(), "", check.faults);
+    let audit = check.audit(raw.audit.unwrap_or_default(), &Key::named("audit"));
     let tables = check.tables(raw.tables.unwrap_or_default());
     let routes = check.routes(raw.routes.unwrap_or_default());
     check.cross(dead_letters.as_ref());
@@ -56,6 +57,7 @@ pub(crate) fn settings(raw: RawSettings, environment: &Environment, faults: &mut
         queue: queue?,
         committer: committer?,
         dead_letters: dead_letters?,
+        audit: audit?,
         tables,
         routes,
     })

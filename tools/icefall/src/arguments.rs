@@ -4,6 +4,8 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
+use crate::audit::Isolation;
+
 /// Looks after a pipeline of Icefall's: what stands in quarantine, and what becomes of it.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "icefall", version)]
@@ -37,12 +39,47 @@ pub enum Command {
     },
     /// Makes rows of dead letters that can be rows by now, each exactly once.
     Replay(ReplayArguments),
+    /// Reads a topic and proves of each record that it is there exactly once: as a row, as a dead letter, or in
+    /// quarantine. Lists what is not. Ends with 0 if all is proved, 1 if something is not there exactly once, 2 if it
+    /// could not be audited.
+    Audit(AuditArguments),
     /// The ledger of a source in a table.
     Ledger {
         /// What to do with it.
         #[command(subcommand)]
         command: LedgerCommand,
     },
+}
+
+/// What is audited, and how.
+#[derive(Clone, Debug, clap::Args)]
+pub struct AuditArguments {
+    /// The topic.
+    pub topic: String,
+    /// The brokers to read from, in place of audit.bootstrap in the settings: `HOST:PORT`, separated by commas.
+    #[arg(long, value_name = "BROKERS")]
+    pub kafka: Option<String>,
+    /// The name that the cluster goes by in the ledgers. What the settings say when absent, or the only one that is
+    /// held.
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// Which records of the topic count. Those of aborted transactions are asked for by `read_uncommitted` alone: an
+    /// event source mapping that reads committed never delivered them.
+    #[arg(long, value_enum, default_value = "read_committed")]
+    pub isolation: Isolation,
+    /// Columns of the table that say which record a row is, to find each row by value:
+    /// `PARTITION,OFFSET`, or `PARTITION,OFFSET,TOPIC` where several topics share the table.
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    pub offset_columns: Option<Vec<String>>,
+    /// Others append rows to the table as well: rows in snapshots of theirs are no fault.
+    #[arg(long)]
+    pub others_append: bool,
+    /// How many stretches of offsets are listed of each kind.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub list: usize,
+    /// How many threads read, at most one for each core. One for each core when absent.
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
 }
 
 /// Which dead letters are replayed.

@@ -13,7 +13,7 @@ use icefall_store::{Decided, FiledEntry, ObjectLister, ObjectStore, OpsBucket, Q
 use icefall_tables::{Changer, LedgerStore};
 use serde_json::Value;
 
-use crate::CliError;
+use crate::{CliError, Topics};
 
 /// The parts of a pipeline, as an operator reaches them.
 #[derive(Clone, Debug)]
@@ -36,6 +36,8 @@ pub struct Desk {
     pub entropy: Arc<dyn Entropy>,
     /// The functions' settings.
     pub settings: Arc<Settings>,
+    /// Where topics are read, if not from the brokers that the settings name.
+    pub topics: Option<Arc<dyn Topics>>,
 }
 
 impl Desk {
@@ -44,7 +46,7 @@ impl Desk {
     pub fn new(parts: Parts, lister: Arc<dyn ObjectLister>) -> Self {
         let Parts { settings, catalog, tables, ops, queue, clock, entropy, .. } = parts;
         let (ledgers, settings) = (Arc::new(LedgerStore::new(ops.clone())), Arc::new(settings));
-        Self { catalog, tables, ops, lister, ledgers, queue, clock, entropy, settings }
+        Self { catalog, tables, ops, lister, ledgers, queue, clock, entropy, settings, topics: None }
     }
 
     /// All tables that the settings name, the dead-letter table aside.

@@ -13,6 +13,8 @@ use icefall_store::{EncloseError, QuarantineDecision, StoreError};
 use icefall_tables::{ChangeError, TableError};
 use thiserror::Error;
 
+use crate::TopicError;
+
 /// Why a command was not carried out.
 #[derive(Debug, Error)]
 pub enum CliError {
@@ -113,6 +115,20 @@ pub enum CliError {
     /// The store that the tables live in can't be read or written.
     #[error("the tables' store can't be read or written")]
     Tables(#[source] StoreError),
+    /// The topic can't be read.
+    #[error("nothing is proved")]
+    Topic(#[from] TopicError),
+    /// A data file can't be read.
+    #[error("the data file {path} can't be read, so its rows can't be found by value: {why}")]
+    File {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        why: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The audit came to its end, and something is not there exactly once.
+    #[error("not proved: what is not there exactly once stands above")]
+    NotProved,
     /// There is no such stop.
     #[error("no source stands still by stop {0}; `icefall stops list` names all that do")]
     NoStop(String),

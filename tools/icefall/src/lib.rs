@@ -12,10 +12,12 @@
 //! | `quarantine list`, `show`, `release`, `discard` | what can't be decided automatically |
 //! | `stops list`, `show`, `accept`, `discard` | sources that stand still in a table |
 //! | `replay` | makes rows of dead letters that can be rows by now |
+//! | `audit` | proves of each record of a topic that it is there exactly once |
 //! | `ledger rewind` | frees the rows that a rollback took out of a branch |
 //! | `ledger restore` | puts back a ledger that was lost from the table's properties |
 
 mod arguments;
+mod audit;
 mod dead_letters;
 mod desk;
 mod discard;
@@ -33,8 +35,10 @@ use std::io::Write;
 use icefall_ledger::StopDecision;
 
 pub use arguments::{
-    Arguments, Command, LedgerCommand, NamedSource, QuarantineCommand, ReplayArguments, StopsCommand,
+    Arguments, AuditArguments, Command, LedgerCommand, NamedSource, QuarantineCommand, ReplayArguments,
+    StopsCommand,
 };
+pub use audit::{Extent, Isolation, KafkaTopics, MskKeys, Reader, Seen, TopicError, Topics};
 pub use desk::Desk;
 pub use error::CliError;
 
@@ -45,6 +49,10 @@ pub async fn run(desk: &Desk, arguments: Arguments, out: &mut (dyn Write + Send)
         Command::Quarantine { command } => quarantine(desk, command, json, out).await,
         Command::Stops { command } => stops(desk, command, json, out).await,
         Command::Replay(asked) => replay::run(desk, &asked.filter()?, asked.dry_run, json, out).await,
+        Command::Audit(asked) => {
+            let topics = audit::topics(desk, &asked).await?;
+            audit::run(desk, topics, &asked, json, out).await
+        }
         Command::Ledger { command } => {
             let (LedgerCommand::Rewind(named) | LedgerCommand::Restore(named)) = &command;
             let place = (named.table.as_str(), named.source.as_str());

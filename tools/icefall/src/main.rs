@@ -4,18 +4,24 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
-use icefall_cli::{Arguments, CliError, Desk, run};
+use icefall_cli::{Arguments, CliError, Command, Desk, run};
 use icefall_parts::{Parts, ops_lister};
 use icefall_settings::Environment;
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    let is_audit = matches!(arguments.command, Command::Audit(_));
     match work(arguments).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("icefall: {}", error.chain());
-            ExitCode::FAILURE
+            // What could not be audited is told from what was, and is not as it should be.
+            if is_audit && !matches!(error, CliError::NotProved) {
+                ExitCode::from(2)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }

@@ -169,7 +169,7 @@ fn say(outcome: &Outcome, dry: bool, json: bool, out: &mut (dyn Write + Send)) -
 }
 
 /// The data files of the dead-letter table. Rows that somebody deleted from it are replayed as any other.
-async fn data_files(desk: &Desk, metadata: &TableMetadata) -> Result<Vec<String>, CliError> {
+pub(crate) async fn data_files(desk: &Desk, metadata: &TableMetadata) -> Result<Vec<String>, CliError> {
     let Some(snapshot) = metadata.current_snapshot() else { return Ok(Vec::new()) };
     let file_io = file_io(Arc::clone(&desk.tables));
     let list = file_io.new_input(snapshot.manifest_list())?.read().await?;
@@ -252,7 +252,7 @@ fn known(held: &Held, letter: &Letter) -> Known {
 
 impl Letter {
     /// Its place, with the fingerprint of raw bytes.
-    fn id(&self) -> RecordId {
+    pub(crate) fn id(&self) -> RecordId {
         RecordId {
             partition: self.partition,
             offset: self.offset,

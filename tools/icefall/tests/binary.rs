@@ -30,3 +30,13 @@ fn without_settings_it_says_where_it_looked() {
     let said = text(&failed.stderr);
     assert!(said.starts_with("icefall: can't read the settings at /nowhere/icefall.toml"), "{said}");
 }
+
+/// What could not be audited is told from what is not as it should be.
+#[test]
+fn an_audit_that_can_not_begin_ends_with_2() {
+    let failed = icefall(&["--settings", "/nowhere/icefall.toml", "audit", "clicks"]);
+    assert_eq!(failed.status.code(), Some(2));
+    assert!(text(&failed.stderr).contains("/nowhere/icefall.toml"), "{}", text(&failed.stderr));
+    let help = text(&icefall(&["audit", "--help"]).stdout);
+    assert!(help.contains("--offset-columns <COLUMNS>") && help.contains("read_committed"), "{help}");
+}

@@ -1,8 +1,9 @@
-"""The main job, end to end: produce, wait until all is committed, verify by two readers, print the figures.
+"""The main job, end to end: produce, wait until all is committed, verify by two readers and an audit, print the figures.
 
 It succeeds only when both readers find every record produced exactly once, as a row with the right values
-or as a dead letter with the right bytes, when each part saw its own access key and no other, when a network that
-was to be hostile was so in each of its ways to each part, and when all chaos that was asked for struck; see `struck`.
+or as a dead letter with the right bytes, when `icefall audit` proves the same from the topic itself, when each part saw
+its own access key and no other, when a network that was to be hostile was so in each of its ways to each part, and when
+all chaos that was asked for struck; see `struck`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from icefall_local import freshness, hostility, sabotage, struck
+from icefall_local.audit import Audited, AuditFailed, audit
 from icefall_local.broker_restart import BrokerRestart
 from icefall_local.clickstream import TABLE
 from icefall_local.expectation import Expectation
@@ -65,7 +67,7 @@ def run(workspace: Workspace, options: DemoOptions, terminal: Terminal) -> int:
     started = time.monotonic()
     with Running(workspace, options.stack, terminal.step) as running:
         terminal.step(f"the stack is up after {time.monotonic() - started:.1f} s; logs in {running.stack.logs}")
-        job = Job(running.stack, options, terminal)
+        job = Job(running.stack, options, terminal, workspace)
         try:
             result = job.run()
         except DemoFailed as problem:
@@ -92,17 +94,36 @@ class Result:
     remarks: list[str]
     """What to know of a run that is right all the same."""
     produced_kinds: dict[str, int]
+    audited: Audited | None = None
+    """None where stand-ins take the functions' place: they keep no ledger."""
 
     @property
     def right(self) -> bool:
-        return not self.problems and all(reading.right for reading in self.readings)
+        return not self.problems and self._all_stands_once
+
+    @property
+    def _all_stands_once(self) -> bool:
+        audited = self.audited is None or self.audited.proved
+        return audited and all(reading.right for reading in self.readings)
 
     def worst(self, what: str) -> int:
         return max((reading.total(what) for reading in self.readings), default=0)
 
     def as_json(self) -> dict[str, Any]:
         worst = {what: self.worst(what) for what in ("missing", "duplicates", "altered", "unexpected")}
-        return {**self.figures, **worst, "readers": [reading.reader for reading in self.readings], "ok": self.right}
+        readers = [reading.reader for reading in self.readings]
+        return {**self.figures, **worst, "readers": readers, **self._audit_figures(), "ok": self.right}
+
+    def _audit_figures(self) -> dict[str, Any]:
+        if self.audited is None:
+            return {}
+        found = self.audited
+        return {
+            "audit_proved": found.proved,
+            "audited_records": found.records,
+            "audit_seconds": round(found.seconds, 2),
+            "audit_cpu_seconds": round(found.cpu_seconds, 2),
+        }
 
     def summary(self) -> str:
         shown = {**self.as_json()}
@@ -113,6 +134,8 @@ class Result:
         for reading in self.readings:
             named = [*reading.row_differences.named, *reading.dead_letter_differences.named]
             lines += [f"  {reading.reader}: {line}" for line in named]
+        if self.audited is not None:
+            lines += [f"  icefall audit: {line}" for line in [*self.audited.faults, *self.audited.named]]
         lines += [f"  problem: {problem}" for problem in self.problems]
         lines += [f"  remark: {remark}" for remark in self.remarks]
         lines.append("")
@@ -120,7 +143,7 @@ class Result:
         return "\n".join(lines)
 
     def _verdict(self) -> str:
-        if not all(reading.right for reading in self.readings):
+        if not self._all_stands_once:
             return "NOT every record stands exactly once: see above"
         return "every record stands exactly once" + (", but not all is as it should be: see above" if self.problems else "")
 
@@ -128,8 +151,9 @@ class Result:
 class Job:
     """Produce, wait, verify; on a stack that is up."""
 
-    def __init__(self, stack: Stack, options: DemoOptions, terminal: Terminal) -> None:
+    def __init__(self, stack: Stack, options: DemoOptions, terminal: Terminal, workspace: Workspace | None = None) -> None:
         self._stack = stack
+        self._workspace = workspace or Workspace.here()
         self._options = options
         self._terminal = terminal
         self._watcher = Watcher(stack)
@@ -147,10 +171,11 @@ class Job:
         if self._options.sabotage:
             self._spoil(expectation, self._options.sabotage)
         readings = [self._verified(expectation, reader) for reader in READERS]
+        audited = self._audited()
         spared = self._never_struck(view)
         demanded, remarks = (spared, []) if self._options.records >= struck.LEAST_RECORDS else ([], spared)
         problems = [*self._key_problems(view), *_not_hostile(view), *demanded]
-        return Result(figures, readings, problems, remarks, expectation.kinds())
+        return Result(figures, readings, problems, remarks, expectation.kinds(), audited)
 
     def _produce_and_wait(self) -> tuple[Expectation, View]:
         stop = threading.Event()
@@ -249,6 +274,17 @@ class Job:
             f"({time.monotonic() - started:.1f} s)"
         )
         return reading
+
+    def _audited(self) -> Audited | None:
+        program = self._workspace.operators_tool(self._options.stack.functions)
+        if program is None:
+            return None
+        try:
+            found = audit(self._stack, program, self._options.stack.isolation)
+        except AuditFailed as problem:
+            raise DemoFailed(f"the topic could not be audited: {problem}") from problem
+        self._terminal.step(f"icefall audit held {found.records:,} records of the topic against the ledger ({found.seconds:.1f} s)")
+        return found
 
     def _figures(self, expectation: Expectation, view: View, seconds: float) -> dict[str, Any]:
         self._terminal.step("measuring freshness")

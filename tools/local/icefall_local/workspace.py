@@ -74,6 +74,11 @@ class Workspace:
         """A function's program: in `folder`, or where cargo builds it (`CARGO_TARGET_DIR` is honoured)."""
         return _existing(Path(folder or self._target / "debug") / name)
 
+    def operators_tool(self, folder: str = "") -> Path | None:
+        """The operator's program, beside the functions; stand-ins for these have none."""
+        path = Path(folder or self._target / "debug") / "icefall"
+        return path if path.is_file() else None
+
     @property
     def release(self) -> Path:
         """The folder of the programs that are deployed."""

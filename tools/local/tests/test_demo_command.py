@@ -16,6 +16,14 @@ from icefall_local.sabotage import KINDS
 _TOOLS = Path(__file__).parents[1]
 _SAID = {"drop": "missing", "double": "duplicates", "alter": "altered", "lose-dead-letter": "missing"}
 
+_AUDIT_SAID = {
+    "drop": r"icefall audit: the files of \S+ hold 1 rows fewer than its ledgers",
+    "double": r"icefall audit: the files of \S+ hold 1 rows that others appended",
+    "alter": r"icefall audit: the files of \S+ hold 1 rows fewer than its ledgers",
+    "lose-dead-letter": r"icefall audit: letter_lost: {victim}",
+}
+"""Rows are counted, since the table keeps no offsets; dead letters are told by theirs."""
+
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "icefall_local", "demo", "--records", "4000", "--bad", "20", "--json", *arguments]
@@ -32,6 +40,8 @@ def figures_where_all_stands_once(done: subprocess.CompletedProcess[str], record
     found = figures(done)
     assert found["rows"] + found["dead_letters"] == found["produced"] == records
     assert (found["missing"], found["duplicates"], found["altered"]) == (0, 0, 0)
+    assert found["audit_proved"] is True
+    assert found["audited_records"] == records
     return found
 
 
@@ -86,4 +96,6 @@ def test_each_sabotage_ends_with_1_and_names_the_offset(kind):
     for reader in ("duckdb", "pyiceberg"):
         assert f"{reader}: {_SAID[kind]}: {victim[1]}" in done.stdout
     assert figures(done)[_SAID[kind]] == 1
+    assert figures(done)["audit_proved"] is False
+    assert re.search(_AUDIT_SAID[kind].format(victim=victim[1]), done.stdout), done.stdout
     assert figures(done)["ok"] is False

@@ -1,7 +1,8 @@
 //! A pipeline over fakes: writer, committer, and the operator's desk.
 
+use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arrow::array::cast::AsArray;
@@ -9,10 +10,13 @@ use arrow::datatypes::Int64Type;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::Parser;
-use iceberg::spec::{MAIN_BRANCH, ManifestList, SnapshotReference, SnapshotRetention, TableMetadata};
+use iceberg::spec::{
+    MAIN_BRANCH, ManifestList, ManifestListWriter, ManifestWriterBuilder, Operation, Snapshot,
+    SnapshotReference, SnapshotRetention, Summary, TableMetadata,
+};
 use iceberg::{NamespaceIdent, TableIdent, TableUpdate};
 use icefall_catalog::{Catalog, Commit, Snapshots};
-use icefall_cli::{Arguments, CliError, Desk, run};
+use icefall_cli::{Arguments, CliError, Desk, Topics, run};
 use icefall_clock::{Clock, Entropy};
 use icefall_committer::{Committer, Report};
 use icefall_datafile::read;
@@ -27,6 +31,8 @@ use icefall_testkit::{
 use icefall_writer::Writer;
 use serde_json::Value;
 
+use crate::audit::FakeTopic;
+
 const SETTINGS: &str = r#"
 pipeline = "demo"
 catalog = { uri = "http://127.0.0.1:1", warehouse = "lake" }
@@ -34,7 +40,7 @@ store = { region = "us-east-1" }
 ops = { bucket = "ops", region = "us-east-1" }
 queue = { url = "http://127.0.0.1:1/0/q", region = "us-east-1" }
 kafka = { cluster = "local" }
-table = [{ name = "shop.clicks", columns = [{ name = "n", type = "long", required = true }] }]
+table = [{ name = "shop.clicks", columns = [ { name = "n", type = "long", required = true }, { name = "p", type = "int" }, { name = "o", type = "long" } ] }]
 route = [{ topic = "clicks", table = "shop.clicks" }]
 "#;
 
@@ -50,6 +56,10 @@ pub(crate) struct Bench {
     pub(crate) ops_faults: Arc<Faults>,
     pub(crate) store: Arc<FakeStore>,
     pub(crate) ops: Arc<FakeStore>,
+    /// The topic, as an audit finds it.
+    pub(crate) topic: Arc<FakeTopic>,
+    /// What the last command printed, whatever came of it.
+    pub(crate) said: Mutex<String>,
     entropy: Arc<SeededEntropy>,
     settings: String,
 }
@@ -64,6 +74,8 @@ impl Bench {
             ops_faults: Faults::new(),
             store: Arc::new(FakeStore::new()),
             ops: Arc::new(FakeStore::new()),
+            topic: Arc::default(),
+            said: Mutex::default(),
             entropy: Arc::new(SeededEntropy::new(7)),
             settings: SETTINGS.to_owned(),
             clock,
@@ -112,7 +124,18 @@ impl Bench {
         self.write_values(offsets, |_| "{".to_owned()).await;
     }
 
+    /// Records that say where they stand.
+    pub(crate) async fn write_places(&self, offsets: Range<i64>) {
+        self.write_values(offsets, |offset| format!(r#"{{"n":{offset},"p":0,"o":{offset}}}"#)).await;
+    }
+
+    /// One that says that it stands elsewhere.
+    pub(crate) async fn write_place(&self, offset: i64, said: i64) {
+        self.write_values(offset..offset + 1, |_| format!(r#"{{"n":{offset},"p":0,"o":{said}}}"#)).await;
+    }
+
     async fn write_values(&self, offsets: Range<i64>, value: impl Fn(i64) -> String) {
+        offsets.clone().for_each(|offset| self.topic.produce(offset, &value(offset)));
         let record = |offset: i64| {
             let value = STANDARD.encode(value(offset));
             let place = format!(r#""topic":"clicks","partition":0,"offset":{offset}"#);
@@ -176,12 +199,15 @@ impl Bench {
             queue: Arc::clone(&self.queue) as Arc<dyn CommitQueue>,
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             entropy: Arc::clone(&self.entropy) as Arc<dyn Entropy>,
+            topics: Some(Arc::clone(&self.topic) as Arc<dyn Topics>),
         };
         let line = ["icefall"].iter().chain(arguments);
         let arguments = Arguments::try_parse_from(line).expect("a command line");
         let mut out = Vec::new();
-        run(&desk, arguments, &mut out).await?;
-        Ok(String::from_utf8(out).expect("text"))
+        let done = run(&desk, arguments, &mut out).await;
+        let said = String::from_utf8(out).expect("text");
+        self.said.lock().expect("nobody panicked").clone_from(&said);
+        done.map(|()| said)
     }
 
     /// What `list --json` says.
@@ -228,6 +254,40 @@ impl Bench {
 
     pub(crate) fn metadata(&self) -> Arc<TableMetadata> {
         self.catalog.peek(&table()).expect("the table is there")
+    }
+
+    /// Another engine appends a copy of the first data file's rows.
+    pub(crate) async fn append_copy(&self) {
+        let (metadata, file_io) = (self.metadata(), file_io(Arc::clone(&self.store) as Arc<dyn ObjectStore>));
+        let head = metadata.current_snapshot().expect("a snapshot");
+        let list = file_io.new_input(head.manifest_list()).expect("a list").read().await.expect("it reads");
+        let list = ManifestList::parse_with_version(&list, metadata.format_version()).expect("a list");
+        let mut manifests: Vec<_> = list.consume_entries().into_iter().collect();
+        let first = manifests[0].load_manifest(&file_io).await.expect("a manifest");
+        let id = head.snapshot_id().wrapping_add(1);
+        let path = |name: &str| format!("{}/metadata/other-{name}.avro", metadata.location());
+        let spec = metadata.default_partition_spec().as_ref().clone();
+        let output = file_io.new_output(path("m0")).expect("a path");
+        let schema = Arc::clone(metadata.current_schema());
+        let mut writer = ManifestWriterBuilder::new(output, Some(id), schema, spec).build_v2_data();
+        writer.add_file(first.entries()[0].data_file().clone(), -1).expect("an entry");
+        manifests.push(writer.write_manifest_file().await.expect("a manifest"));
+        let (number, location) = (metadata.next_sequence_number(), path("list"));
+        let output = file_io.new_output(&location).expect("a path").writer().await.expect("a writer");
+        let mut writer = ManifestListWriter::v2(output, id, Some(head.snapshot_id()), number);
+        writer.add_manifests(manifests.into_iter()).expect("manifests");
+        writer.close().await.expect("it closes");
+        let snapshot = Snapshot::builder()
+            .with_snapshot_id(id)
+            .with_parent_snapshot_id(Some(head.snapshot_id()))
+            .with_sequence_number(number)
+            .with_timestamp_ms(metadata.last_updated_ms())
+            .with_manifest_list(location)
+            .with_summary(Summary { operation: Operation::Append, additional_properties: HashMap::new() })
+            .with_schema_id(metadata.current_schema_id())
+            .build();
+        self.update(TableUpdate::AddSnapshot { snapshot }).await;
+        self.set_main(id).await;
     }
 
     /// Sets the main branch to a snapshot, as an operator does.

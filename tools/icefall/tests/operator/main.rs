@@ -2,6 +2,7 @@
 
 #![expect(clippy::expect_used, clippy::indexing_slicing, reason = "tests fail by panicking")]
 
+mod audit;
 mod bench;
 mod ledger;
 mod replay;

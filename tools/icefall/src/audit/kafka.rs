@@ -1,0 +1,312 @@
+//! Topics of a Kafka cluster, read by librdkafka.
+//!
+//! Partitions are assigned by hand, from the offsets that the audit begins with: no consumer group is joined, and no offset
+//! is ever committed. (The library wants a group's name all the same; brokers never hear of members.) What is read is what
+//! the given isolation level shows.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use icefall_manifest::{Offset, Partition, Topic};
+use icefall_records::fingerprint::{Fingerprinter, Time};
+use icefall_records::{Form, Payload};
+use icefall_settings::{AuditSettings, KafkaSignIn, NetworkSettings, PasswordMechanism};
+use rdkafka::client::{ClientContext, OAuthToken};
+use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
+use rdkafka::consumer::base_consumer::PartitionQueue;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::KafkaError;
+use rdkafka::message::{BorrowedMessage, Message};
+use rdkafka::{Offset as Start, Timestamp, TopicPartitionList};
+
+use super::compare::Seen;
+use super::msk::MskKeys;
+use super::topic::{Extent, Reader, TopicError, Topics};
+
+/// How long an answer of the brokers may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a partition may show nothing new before its end.
+const SILENCE: Duration = Duration::from_secs(60);
+/// How long one look for a record waits.
+const LOOK: Duration = Duration::from_millis(100);
+/// Bytes of records that wait to be looked at, in all partitions of a reader.
+const WAITING_KIB: usize = 128 * 1024;
+
+/// Which records a reader is shown.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub enum Isolation {
+    /// None of aborted transactions, and nothing beyond one that is still open.
+    #[value(name = "read_committed")]
+    ReadCommitted,
+    /// All.
+    #[value(name = "read_uncommitted")]
+    ReadUncommitted,
+}
+
+/// A Kafka cluster.
+#[derive(Debug)]
+pub struct KafkaTopics {
+    config: ClientConfig,
+    context: Context,
+}
+
+impl KafkaTopics {
+    /// The cluster that the settings name, or the one at `bootstrap`. Nothing is asked of it yet.
+    pub fn new(
+        settings: &AuditSettings,
+        network: &NetworkSettings,
+        bootstrap: Option<&str>,
+        isolation: Isolation,
+        keys: Option<MskKeys>,
+    ) -> Result<Self, TopicError> {
+        let bootstrap = bootstrap.or(settings.bootstrap.as_deref()).ok_or_else(|| {
+            let remedy = "say which brokers to read from: --kafka HOST:PORT, audit.bootstrap in the settings, or \
+                          ICEFALL__AUDIT__BOOTSTRAP";
+            TopicError::Settings(remedy.to_owned())
+        })?;
+        let mut config = plain(bootstrap, isolation);
+        sign_in(&mut config, settings);
+        if let Some(bundle) = network.ca_bundle.as_ref().filter(|_| settings.tls) {
+            config.set("ssl.ca.location", bundle.display().to_string());
+        }
+        Ok(Self { config, context: Context { keys, last_problem: Arc::default() } })
+    }
+
+    fn consumer(&self, topic: &Topic) -> Result<Arc<BaseConsumer<Context>>, TopicError> {
+        let made = self.config.create_with_context(self.context.clone());
+        made.map(Arc::new).map_err(|fault| unmade(topic, &fault))
+    }
+
+    fn broken(&self, topic: &Topic, fault: &KafkaError) -> TopicError {
+        TopicError::Broker { topic: topic.clone(), why: self.context.told(fault) }
+    }
+}
+
+fn unmade(topic: &Topic, fault: &KafkaError) -> TopicError {
+    let why = format!(
+        "{fault}; for TLS, scram-… and msk-iam this program has to be built with OpenSSL: \
+         cargo build --release -p icefall-cli --features kafka-tls"
+    );
+    TopicError::Broker { topic: topic.clone(), why }
+}
+
+/// What is set for every cluster.
+fn plain(bootstrap: &str, isolation: Isolation) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config.set_log_level(RDKafkaLogLevel::Error);
+    let isolation = match isolation {
+        Isolation::ReadCommitted => "read_committed",
+        Isolation::ReadUncommitted => "read_uncommitted",
+    };
+    for (key, value) in [
+        ("bootstrap.servers", bootstrap),
+        ("client.id", "icefall-audit"),
+        ("group.id", "icefall-audit"),
+        ("enable.auto.commit", "false"),
+        ("enable.auto.offset.store", "false"),
+        ("enable.partition.eof", "true"),
+        ("allow.auto.create.topics", "false"),
+        ("auto.offset.reset", "error"),
+        ("isolation.level", isolation),
+        ("check.crcs", "true"),
+        ("fetch.wait.max.ms", "100"),
+        ("queued.min.messages", "100000"),
+        // Some brokers answer with all that they have, whatever they are asked for.
+        ("receive.message.max.bytes", "1000000000"),
+    ] {
+        config.set(key, value);
+    }
+    config
+}
+
+fn sign_in(config: &mut ClientConfig, settings: &AuditSettings) {
+    let mechanism = match &settings.sign_in {
+        KafkaSignIn::None => None,
+        KafkaSignIn::MskIam(..) => Some("OAUTHBEARER"),
+        KafkaSignIn::Password { mechanism, username, password } => {
+            config.set("sasl.username", username).set("sasl.password", password.expose());
+            Some(match mechanism {
+                PasswordMechanism::Plain => "PLAIN",
+                PasswordMechanism::ScramSha256 => "SCRAM-SHA-256",
+                PasswordMechanism::ScramSha512 => "SCRAM-SHA-512",
+            })
+        }
+    };
+    let protocol = match (mechanism.is_some(), settings.tls) {
+        (false, false) => "PLAINTEXT",
+        (false, true) => "SSL",
+        (true, false) => "SASL_PLAINTEXT",
+        (true, true) => "SASL_SSL",
+    };
+    config.set("security.protocol", protocol);
+    if let Some(mechanism) = mechanism {
+        config.set("sasl.mechanism", mechanism);
+    }
+}
+
+impl Topics for KafkaTopics {
+    fn extents(&self, topic: &Topic) -> Result<Vec<Extent>, TopicError> {
+        let consumer = self.consumer(topic)?;
+        // Tokens are fetched where events are looked at, and nothing is answered without.
+        let wait = if self.context.keys.is_some() { LOOK } else { Duration::ZERO };
+        drop(consumer.poll(wait));
+        let found = consumer.fetch_metadata(Some(topic.as_str()), PATIENCE);
+        let found = found.map_err(|fault| self.broken(topic, &fault))?;
+        let known = found.topics().iter().find(|known| known.name() == topic.as_str());
+        let known = known.filter(|known| known.error().is_none() && !known.partitions().is_empty());
+        let known = known.ok_or_else(|| TopicError::NoTopic(topic.clone()))?;
+        let mut extents = Vec::new();
+        for partition in known.partitions().iter().filter_map(|known| Partition::new(known.id().into())) {
+            let marks = consumer.fetch_watermarks(topic.as_str(), partition.number(), PATIENCE);
+            let (start, end) = marks.map_err(|fault| self.broken(topic, &fault))?;
+            extents.push(Extent { partition, start, end });
+        }
+        extents.sort_by_key(|extent| extent.partition);
+        Ok(extents)
+    }
+
+    fn reader(&self, topic: &Topic, extents: &[Extent]) -> Result<Box<dyn Reader>, TopicError> {
+        let mut config = self.config.clone();
+        let share = (WAITING_KIB / extents.len().max(1)).max(1024);
+        config.set("queued.max.messages.kbytes", share.to_string());
+        let consumer: BaseConsumer<Context> =
+            config.create_with_context(self.context.clone()).map_err(|fault| unmade(topic, &fault))?;
+        let consumer = Arc::new(consumer);
+        let mut wanted = TopicPartitionList::new();
+        let mut partitions = BTreeMap::new();
+        for extent in extents.iter().filter(|extent| extent.start < extent.end) {
+            let number = extent.partition.number();
+            let queue = consumer.split_partition_queue(topic.as_str(), number);
+            let queue = queue.ok_or_else(|| TopicError::NoTopic(topic.clone()))?;
+            let added = wanted.add_partition_offset(topic.as_str(), number, Start::Offset(extent.start));
+            added.map_err(|fault| self.broken(topic, &fault))?;
+            let (position, end) = (extent.start, extent.end);
+            partitions.insert(extent.partition, Queue { queue, position, end, ended: false, ahead: None });
+        }
+        consumer.assign(&wanted).map_err(|fault| self.broken(topic, &fault))?;
+        let fingerprinter = Fingerprinter::default();
+        Ok(Box::new(KafkaReader { topic: topic.clone(), consumer, partitions, fingerprinter }))
+    }
+}
+
+/// What librdkafka tells besides records.
+#[derive(Clone, Debug)]
+struct Context {
+    keys: Option<MskKeys>,
+    /// Its last complaint, for the error that comes of it.
+    last_problem: Arc<Mutex<Option<String>>>,
+}
+
+impl Context {
+    /// `fault` with the complaint that explains it.
+    fn told(&self, fault: &KafkaError) -> String {
+        let last = self.last_problem.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        last.map_or_else(|| fault.to_string(), |last| format!("{fault}; {last}"))
+    }
+
+    fn last(&self) -> String {
+        let last = self.last_problem.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        last.unwrap_or_else(|| "the brokers say nothing".to_owned())
+    }
+}
+
+impl ClientContext for Context {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn log(&self, _: RDKafkaLogLevel, _: &str, message: &str) {
+        self.last_problem.lock().unwrap_or_else(PoisonError::into_inner).replace(message.to_owned());
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        let problem = format!("{error}: {reason}");
+        self.last_problem.lock().unwrap_or_else(PoisonError::into_inner).replace(problem);
+    }
+
+    fn generate_oauth_token(&self, _: Option<&str>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
+        let keys = self.keys.as_ref().ok_or("no keys are there to sign in with")?;
+        let token = keys.token()?;
+        Ok(OAuthToken {
+            token: token.text.expose().to_owned(),
+            principal_name: "icefall".to_owned(),
+            lifetime_ms: token.ends_ms,
+        })
+    }
+}
+
+impl ConsumerContext for Context {}
+
+/// A partition's records as they come in.
+struct Queue {
+    queue: PartitionQueue<Context>,
+    /// The offset that comes next, as far as is known.
+    position: i64,
+    /// Where the audit ends.
+    end: i64,
+    /// Whether all that can be read was.
+    ended: bool,
+    /// A record that was met beyond the end of what was asked for.
+    ahead: Option<Seen>,
+}
+
+/// Some partitions of a topic, under way.
+struct KafkaReader {
+    topic: Topic,
+    consumer: Arc<BaseConsumer<Context>>,
+    partitions: BTreeMap<Partition, Queue>,
+    fingerprinter: Fingerprinter,
+}
+
+impl fmt::Debug for KafkaReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaReader").field("topic", &self.topic).finish_non_exhaustive()
+    }
+}
+
+impl Reader for KafkaReader {
+    fn read(&mut self, partition: Partition, end: i64, each: &mut dyn FnMut(Seen)) -> Result<(), TopicError> {
+        // Group and token events come here; nothing else does, since each partition has a queue of its own.
+        drop(self.consumer.poll(Duration::ZERO));
+        let Some(queue) = self.partitions.get_mut(&partition) else { return Ok(()) };
+        let end = end.min(queue.end);
+        if let Some(ahead) = queue.ahead.take_if(|ahead| ahead.offset.position() < end) {
+            each(ahead);
+        }
+        let mut silent_since: Option<Instant> = None;
+        while !queue.ended && queue.ahead.is_none() && queue.position < end {
+            let failed =
+                |position, why| TopicError::Partition { topic: self.topic.clone(), partition, position, why };
+            match queue.queue.poll(LOOK) {
+                Some(Ok(message)) => {
+                    let position = message.offset();
+                    let seen = seen(&mut self.fingerprinter, &message);
+                    let seen = seen.ok_or_else(|| failed(position, "its offset is none".to_owned()))?;
+                    (queue.position, silent_since) = (position + 1, None);
+                    if position >= end { queue.ahead = Some(seen) } else { each(seen) }
+                }
+                Some(Err(KafkaError::PartitionEOF(_))) => queue.ended = true,
+                Some(Err(fault)) => {
+                    return Err(failed(queue.position, self.consumer.context().told(&fault)));
+                }
+                None if silent_since.get_or_insert_with(Instant::now).elapsed() > SILENCE => {
+                    return Err(failed(queue.position, self.consumer.context().last()));
+                }
+                None => drop(self.consumer.poll(Duration::ZERO)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the audit needs of a record; `None` if its offset is none.
+fn seen(fingerprinter: &mut Fingerprinter, message: &BorrowedMessage<'_>) -> Option<Seen> {
+    let time = match message.timestamp() {
+        Timestamp::NotAvailable | Timestamp::CreateTime(-1) | Timestamp::LogAppendTime(-1) => Time::None,
+        Timestamp::CreateTime(millis) | Timestamp::LogAppendTime(millis) => Time::Millis(millis),
+    };
+    let bytes = |bytes| Payload { form: Form::Bytes, bytes };
+    let value = message.payload().map(bytes);
+    let fingerprint = fingerprinter.compute(time, message.key().map(bytes), value);
+    Some(Seen { offset: Offset::new(message.offset())?, fingerprint, tombstone: value.is_none() })
+}
