@@ -108,6 +108,7 @@ impl Gate {
         let mut state = self.sim.state();
         let course = state.weather.course(&self.sim.rng, call.part, call.name, now);
         state.tally.calls += 1;
+        state.tally.kinds.insert((self.role.text(), call.name));
         if let Some(fault) = course.fault {
             state.tally.strike(fault);
             self.note_crash(&mut state.tally.crashes, call, nth, fault);

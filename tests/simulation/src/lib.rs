@@ -23,6 +23,7 @@ mod rng;
 mod schedule;
 mod sim;
 mod tally;
+mod threads;
 mod trace;
 mod verdict;
 mod watch;
@@ -31,6 +32,7 @@ mod world;
 
 pub use lie::Lie;
 #[cfg(feature = "mutations")]
-pub use mutated::{Caught, catch};
+pub use mutated::{Caught, catch, noted};
 pub use schedule::{Outcome, run, run_with};
 pub use tally::{CrashPoint, Fault, Tally};
+pub use threads::{cores, in_order};

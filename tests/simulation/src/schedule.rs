@@ -1,5 +1,9 @@
 //! One schedule: what happens, in the order that the seed says; then calm, the draining, and the account.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
 use icefall_testkit::Failure;
 
 use crate::account;
@@ -111,17 +115,12 @@ pub fn run(seed: u64) -> Outcome {
 #[must_use]
 pub fn run_with(seed: u64, lie: Option<Lie>) -> Outcome {
     let mut world = World::new(seed, lie);
-    world.invoke_committer();
-    world.run_to_idle(5 * MINUTE);
-    while world.sim.state().trace.events() < EVENTS || world.sim.state().tally.total() < FAULTS {
-        world.happen();
-        let pause = world.pause();
-        world.run_until(world.sim.now_ms() + pause);
-    }
-    let events = world.sim.state().trace.events();
-    let violation = world.drain().and_then(|()| account::check(&mut world)).err();
-    let violation = world.sim.state().violation.take().or(violation);
-    let sim = std::sync::Arc::clone(&world.sim);
+    // A panic is a process that dies of a record or a message each time it comes: that is one's fault, and no end of
+    // the run, so that the seed is known and the trace is there.
+    let played = catch_unwind(AssertUnwindSafe(|| world.play()));
+    let (events, violation) =
+        played.unwrap_or_else(|panic| (0, Some(format!("PANIC {}", words_of(panic.as_ref())))));
+    let sim = Arc::clone(&world.sim);
     let records = world.kafka.records.len() as u64;
     drop(world);
     let mut state = sim.state();
@@ -131,7 +130,28 @@ pub fn run_with(seed: u64, lie: Option<Lie>) -> Outcome {
     Outcome { seed, events, tally, hash, violation, trace: trace.into_text() }
 }
 
+/// What a panic says.
+fn words_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words")
+}
+
 impl World {
+    /// The whole schedule and the account at its end: how many events there were, and what is wrong.
+    fn play(&mut self) -> (usize, Option<String>) {
+        self.invoke_committer();
+        self.run_to_idle(5 * MINUTE);
+        while self.sim.state().trace.events() < EVENTS || self.sim.state().tally.total() < FAULTS {
+            self.happen();
+            let pause = self.pause();
+            self.run_until(self.sim.now_ms() + pause);
+        }
+        let events = self.sim.state().trace.events();
+        let wrong = self.drain().and_then(|()| account::check(self)).err();
+        let violation = self.sim.state().violation.take().or(wrong);
+        (events, violation)
+    }
+
     /// Mostly a moment, so that things overlap.
     fn pause(&self) -> u64 {
         let rng = &self.sim.rng;

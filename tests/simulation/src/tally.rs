@@ -133,6 +133,8 @@ pub struct Tally {
     pub faults: BTreeMap<Fault, u64>,
     /// Where processes died.
     pub crashes: BTreeSet<CrashPoint>,
+    /// Which calls processes make: which function, which call.
+    pub kinds: BTreeSet<(&'static str, &'static str)>,
     /// How many records were produced.
     pub records: u64,
     /// How many calls were made through the ports.
@@ -159,12 +161,23 @@ impl Tally {
         self.faults.values().sum()
     }
 
+    /// The calls before which, or after which, no process ever died.
+    #[must_use]
+    pub fn survived(&self) -> Vec<(&'static str, &'static str)> {
+        let died = |kind: &(&str, &str), at: &str| {
+            self.crashes.iter().any(|(role, call, _, moment)| (*role, *call) == *kind && *moment == at)
+        };
+        let kinds = self.kinds.iter().filter(|kind| !died(kind, "before") || !died(kind, "after"));
+        kinds.copied().collect()
+    }
+
     /// Adds those of another schedule.
     pub fn add(&mut self, other: &Self) {
         for (fault, count) in &other.faults {
             *self.faults.entry(*fault).or_default() += count;
         }
         self.crashes.extend(&other.crashes);
+        self.kinds.extend(&other.kinds);
         self.records += other.records;
         self.calls += other.calls;
         self.invocations += other.invocations;
