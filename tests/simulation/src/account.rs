@@ -44,7 +44,7 @@ fn read_table(world: &mut World, index: usize, account: &mut Account) -> Result<
     let metadata = world.metadata(name).ok_or_else(|| format!("table {name} is not there"))?;
     no_other_tables_files(world, name, &metadata)?;
     for snapshot in metadata.snapshots() {
-        let files = world.readers.rows(&metadata, snapshot)?;
+        let files = world.readers.rows(snapshot)?;
         let mut seen = BTreeSet::new();
         for row in files.iter().flat_map(|rows| rows.iter()) {
             if !seen.insert(row.no) {
@@ -68,7 +68,7 @@ fn read_table(world: &mut World, index: usize, account: &mut Account) -> Result<
 fn no_other_tables_files(world: &mut World, name: &str, metadata: &TableMetadata) -> Result<(), String> {
     let made_ms = world.sim.state().made_ms.get(name).copied().unwrap_or_default();
     let Some(snapshot) = metadata.current_snapshot() else { return Ok(()) };
-    let files = world.readers.data_files(metadata, snapshot)?;
+    let files = world.readers.data_files(snapshot)?;
     let born = world.parts.born.lock().unwrap_or_else(PoisonError::into_inner);
     match files.iter().find(|file| born.get(*file).is_some_and(|born_ms| *born_ms < made_ms)) {
         Some(file) => Err(format!("ANOTHER TABLE'S file stands in {name}: {file}")),
@@ -79,7 +79,7 @@ fn no_other_tables_files(world: &mut World, name: &str, metadata: &TableMetadata
 fn read_dead_letters(world: &mut World, account: &mut Account) -> Result<(), String> {
     let metadata = world.metadata(DEAD_LETTERS).ok_or("the dead-letter table is not there")?;
     let Some(snapshot) = metadata.current_snapshot() else { return Ok(()) };
-    for letter in world.readers.letters(&metadata, snapshot)?.iter().flat_map(|letters| letters.iter()) {
+    for letter in world.readers.letters(snapshot)?.iter().flat_map(|letters| letters.iter()) {
         let no = letter.timestamp_ms.and_then(Record::no_of_timestamp);
         let no = no.filter(|no| *no < world.kafka.records.len());
         let no = no.ok_or_else(|| format!("ALTERED a dead letter of no record: {letter:?}"))?;

@@ -7,6 +7,7 @@
 //! that was produced must be found where it belongs, once, by value. A schedule follows from its seed alone.
 
 mod account;
+mod avro;
 mod evolution;
 mod gate;
 mod kafka;

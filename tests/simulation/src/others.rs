@@ -38,9 +38,8 @@ impl World {
         let mut old = Vec::new();
         for entry in list.entries() {
             let Ok(manifest) = self.readers.manifest(&entry.manifest_path) else { return false };
-            if manifest.metadata().schema_id() == metadata.current_schema_id() {
-                let alive = manifest.entries().iter().filter(|file| file.is_alive());
-                old.extend(alive.map(|file| file.file_path().to_owned()));
+            if manifest.schema_id == metadata.current_schema_id() {
+                old.extend(manifest.files.iter().cloned());
             } else {
                 kept.push(entry.clone());
             }
@@ -146,7 +145,7 @@ impl World {
         for table in self.tables.iter().map(|table| table.name).chain([DEAD_LETTERS]) {
             let Some(metadata) = self.parts.catalog.peek(&ident(table)) else { continue };
             for snapshot in metadata.snapshots() {
-                let Ok(files) = self.readers.named(&metadata, snapshot) else { return false };
+                let Ok(files) = self.readers.named(snapshot) else { return false };
                 named.extend(files);
             }
         }
@@ -310,7 +309,7 @@ impl World {
         let Some(snapshot) = snapshot.and_then(|id| metadata.snapshot_by_id(id)).cloned() else {
             return Some(BTreeSet::new());
         };
-        let files = self.readers.rows(metadata, &snapshot).ok()?;
+        let files = self.readers.rows(&snapshot).ok()?;
         Some(files.iter().flat_map(|rows| rows.iter().map(|row| row.no)).collect())
     }
 }
