@@ -290,6 +290,7 @@ fn fit(
 /// What is wrong with a file for good makes its batch manifest a person's business; all else waits.
 fn damaged(fault: RewriteError) -> Result<Fate, TableFailure> {
     match fault {
+        RewriteError::Damaged { .. } if is(Mutation::GoneFileDropped) => Ok(Fate::Settled),
         fault @ RewriteError::Damaged { .. } => Ok(Fate::Quarantine(Reason::FileDamaged, chain(&fault))),
         unavailable => Err(unavailable.into()),
     }

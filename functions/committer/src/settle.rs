@@ -252,7 +252,9 @@ impl Settler<'_> {
                     let detail =
                         "these of its records are copies of settled ones, which an operator discarded";
                     let reason = Quarantined::DiscardedCopy;
-                    put_records_aside(self.ports, reason, delivery, detail, copies).await?;
+                    if !is(Mutation::CopiesDropped) {
+                        put_records_aside(self.ports, reason, delivery, detail, copies).await?;
+                    }
                     settled.receipts.push(delivery.message.receipt.clone());
                 }
                 Fate::Quarantine(reason, detail) => {

@@ -50,6 +50,7 @@ impl World {
         let now = self.sim.now_ms();
         for table in self.tables.iter_mut().filter(|table| done && table.name == name) {
             (table.widened_ms, table.ever_widened) = (Some(now), true);
+            self.sim.state().wide_since.insert(name.to_owned(), now);
         }
         done
     }

@@ -105,6 +105,16 @@ faults! {
     LedgerUnset => "ledger's property unset by somebody",
     /// A table made again with the properties of the one before.
     LedgerCopied => "table made again with another's properties",
+    /// An old value of a ledger's property, put back.
+    OldValue => "old value of a ledger put back",
+    /// REPLACE TABLE.
+    Replaced => "table replaced",
+    /// A branch that is set to a snapshot beside its history.
+    OtherHistory => "branch set to another history",
+    /// A branch that is set to before a rewind.
+    BeforeRewind => "branch set back beyond a rewind",
+    /// A snapshot that was picked from one before a rewind.
+    CherryPicked => "snapshot picked from before a rewind",
     /// Schemas and specs that nothing uses.
     UnusedRemoved => "unused schemas and specs removed",
     /// Another commit between a load and the commit that rests on it.
@@ -119,6 +129,26 @@ faults! {
     ClusterRenamed => "cluster renamed in the settings",
     /// Other settings than before.
     SettingsChanged => "settings changed between two attempts",
+    /// A batch that the mapping stops trying.
+    BatchGivenUp => "Kafka batch given up to a destination",
+    /// Such a batch that somebody invokes the writer with.
+    GivenUpReplayed => "Kafka batch that was given up replayed",
+    /// `stops accept`.
+    StopAccepted => "operator: stop ended, other records accepted",
+    /// `stops discard`.
+    CopiesDiscarded => "operator: stop ended, copies discarded",
+    /// `quarantine release`.
+    Released => "operator: batch released from quarantine",
+    /// `quarantine discard`.
+    EntryDiscarded => "operator: quarantined batch discarded",
+    /// `replay`.
+    LettersReplayed => "operator: dead letters replayed",
+    /// `ledger rewind`.
+    Rewound => "operator: ledger rewound after a rollback",
+    /// `ledger restore`.
+    LedgerRestored => "operator: lost ledger restored",
+    /// A command that ends without its answer.
+    CommandFailed => "operator's command failed or died",
     /// A commit that the catalog refused because of another one.
     RealConflict => "commit lost a race",
 }
