@@ -299,6 +299,7 @@ fn fit(
 /// holds up one batch manifest: one that is gone may look like one that may not be read. All else concerns the others too.
 fn not_rewritten(fault: RewriteError) -> Result<Fate, TableFailure> {
     match fault {
+        RewriteError::Damaged { .. } if is(Mutation::GoneFileDropped) => Ok(Fate::Settled),
         fault @ RewriteError::Damaged { .. } => Ok(Fate::Quarantine(Reason::FileDamaged, chain(&fault))),
         fault @ RewriteError::Store(StoreError::Denied { .. } | StoreError::Rejected { .. }) => {
             Ok(Fate::HeldUp(chain(&fault)))

@@ -6,6 +6,7 @@
 //! What can't be seen is unknown and stands in nobody's way; what contradicts the ledger stops the table, since
 //! going on would double or lose records.
 
+use icefall_mutations::{Mutation, is};
 use thiserror::Error;
 
 use crate::{Ledger, SequenceNumber, SnapshotId, SnapshotMark};
@@ -112,6 +113,7 @@ pub fn lineage(ledger: &Ledger, head: &Chain, own: Option<&Chain>) -> Result<Lin
     let Some(found) = head.snapshots.iter().find(|ancestor| !is_newer(ancestor)).map(|found| found.mark)
     else {
         return match head.end {
+            ChainEnd::Root if is(Mutation::ReplacedTaken) => Ok(Lineage::Unknown),
             ChainEnd::Root => Err(LineageFault::OtherHistory { last: last.id }),
             ChainEnd::Unseen => Ok(Lineage::Unknown),
         };
@@ -119,7 +121,8 @@ pub fn lineage(ledger: &Ledger, head: &Chain, own: Option<&Chain>) -> Result<Lin
     if found.id == last.id {
         return Ok(Lineage::Continued);
     }
-    if let Some(rewind) = ledger.last_rewind().filter(|rewind| found.sequence_number < *rewind) {
+    let rewind = ledger.last_rewind().filter(|_| !is(Mutation::BeforeRewindTaken));
+    if let Some(rewind) = rewind.filter(|rewind| found.sequence_number < *rewind) {
         return Err(LineageFault::BeforeRewind { found: found.id, rewind });
     }
     let Some(own) = own else { return Ok(Lineage::Unknown) };
@@ -128,16 +131,18 @@ pub fn lineage(ledger: &Ledger, head: &Chain, own: Option<&Chain>) -> Result<Lin
     }
     let is_past = |ancestor: &Ancestor| ancestor.mark.sequence_number < found.sequence_number;
     match own.end {
+        _ if is(Mutation::OtherHistoryTaken) => Ok(Lineage::Unknown),
         ChainEnd::Unseen if !own.snapshots.iter().any(is_past) => Ok(Lineage::Unknown),
         _ => Err(LineageFault::OtherHistory { last: last.id }),
     }
 }
 
 fn check_newer(ledger: &Ledger, newer: &Ancestor, last: SnapshotMark) -> Result<(), LineageFault> {
-    if newer.is_ours {
+    if newer.is_ours && !is(Mutation::OldPropertyTaken) {
         return Err(LineageFault::OldProperty { newer: newer.mark.id, last: last.id });
     }
     match (newer.picked, ledger.last_rewind()) {
+        (Some(_), Some(_)) if is(Mutation::PickedTaken) => Ok(()),
         (Some(from), Some(rewind)) if from.is_none_or(|from| from < rewind) => {
             Err(LineageFault::PickedFromBeforeRewind { picked: newer.mark.id, rewind })
         }

@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use icefall_manifest::{Offset, Partition, RecordId};
+use icefall_mutations::{Mutation, is};
 
 use crate::index::{Entry, Index, decode_node};
 use crate::lookup::owned_segment;
@@ -72,7 +73,7 @@ impl Standing {
         match level.checked_sub(1) {
             _ if newest <= self.floor => Part::Kept(level, entry),
             Some(below) => Part::Node(below, entry),
-            None if self.seen.contains(&newest) => Part::Kept(0, entry),
+            None if self.seen.contains(&newest) && !is(Mutation::RewindFreesAll) => Part::Kept(0, entry),
             None => Part::Dropped(entry),
         }
     }
@@ -176,7 +177,12 @@ impl Rewind {
         }
         ledger.newest_segment = tail.as_ref().map(Tail::newest_segment);
         ledger.last_snapshot = Some(snapshot);
-        ledger.last_rewind = Some(snapshot.sequence_number);
+        if !is(Mutation::RewindUnmarked) {
+            ledger.last_rewind = Some(snapshot.sequence_number);
+        }
+        if is(Mutation::RewindLowersHighest) {
+            ledger.highest.values_mut().for_each(|highest| *highest = Offset::new(0).unwrap_or(*highest));
+        }
         let (property_name, property_value) = ledger.property(snapshot)?;
         Ok(RoundResult { ledger, property_name, property_value, objects, tail, rows: 0, dead_letters: 0 })
     }
@@ -196,6 +202,7 @@ impl Rewind {
             for (offset, settled) in records {
                 match settled.kind {
                     Kind::Row => self.rows += 1,
+                    Kind::DeadLetter if is(Mutation::RewindFreesLetters) => {}
                     Kind::DeadLetter => self.keep(segment.incarnation, partition, *offset, *settled),
                 }
             }

@@ -161,6 +161,9 @@ impl Round {
         self.check(batch, Cause::Replayed)?;
         let mut by_incarnation: BTreeMap<Incarnation, Vec<(Kind, RecordId)>> = BTreeMap::new();
         for record in batch.files.iter().flat_map(|file| file.records.iter()) {
+            if is(Mutation::ReplayOutsideLedger) {
+                continue;
+            }
             let letter = self.letter(&record).unwrap_or(self.ledger.incarnation);
             by_incarnation.entry(letter).or_default().push((Kind::Row, record));
         }
@@ -181,6 +184,7 @@ impl Round {
         }
         self.ledger.stop = None;
         match decided.decision {
+            StopDecision::Accept if is(Mutation::AcceptForgotten) => {}
             StopDecision::Accept => {
                 self.ledger.incarnation = self.ledger.incarnation.next();
                 self.ledger.discards_through = None;
@@ -312,6 +316,9 @@ impl Round {
         let Some(first) = same.next() else {
             return Weight::Unproven(Reason::NoDeadLetter { record: *record });
         };
+        if is(Mutation::ReplayIsDuplicate) {
+            return Weight::Held(Evidence::Committed);
+        }
         if first.kind == Kind::Row || same.any(|held| held.kind == Kind::Row) {
             return Weight::Held(Evidence::Committed);
         }
@@ -352,6 +359,9 @@ impl Round {
         let other = others.first().map(|standing| standing.settled).or(fresh.filter(|fresh| alike(*fresh)));
         if let Some(other) = other {
             return Weight::OtherRecord(conflict(record, other));
+        }
+        if is(Mutation::CopiesLand) {
+            return Weight::Free;
         }
         if !copied.is_empty() && overruled != Overruled::DiscardedCopy {
             return Weight::Copy;

@@ -144,6 +144,40 @@ mutations! {
     LetterForOutage => "letter-for-outage", "never a dead letter because something was unavailable";
     /// A table's metadata is never loaded again.
     TableNeverReloaded => "table-never-reloaded", "a record becomes what the table's present schema says";
+    /// Other records that an operator accepts get no incarnation of their own.
+    AcceptForgotten => "accept-forgotten", "row: held with another fingerprint, accepted by an operator";
+    /// Copies that an operator discarded land beside what they are copies of.
+    CopiesLand => "copies-land", "row: held with another fingerprint, discarded by an operator";
+    /// Copies that an operator discarded are let go, and stand in no quarantine.
+    CopiesDropped => "copies-dropped", "row: held with another fingerprint, discarded by an operator";
+    /// A batch manifest whose file had to be rewritten and is gone is let go.
+    GoneFileDropped => "gone-file-dropped", "row: a file that had to be rewritten is gone";
+    /// An old value of a ledger is continued, though newer snapshots can be seen.
+    OldPropertyTaken => "old-property-taken", "stop rule: an old value was put back";
+    /// A ledger is continued on a table that was replaced.
+    ReplacedTaken => "replaced-taken", "stop rule: the history ends without the ledger's last snapshot";
+    /// A ledger is continued on a branch beside its own history.
+    OtherHistoryTaken => "other-history-taken", "stop rule: the branch stands in another lineage";
+    /// A ledger is continued on a branch from before its last rewind.
+    BeforeRewindTaken => "before-rewind-taken", "stop rule: the branch is older than the last rewind";
+    /// A ledger is continued after a snapshot that was picked from before its last rewind.
+    PickedTaken => "picked-taken", "stop rule: a snapshot was picked from before the last rewind";
+    /// A replayed dead letter is a row, and the ledger does not say so.
+    ReplayOutsideLedger => "replay-outside-ledger", "a replayed dead letter becomes a row exactly once";
+    /// A dead letter that is replayed is taken for a duplicate.
+    ReplayIsDuplicate => "replay-is-duplicate", "a replayed dead letter becomes a row exactly once";
+    /// A rewind frees what stands in the branch, too.
+    RewindFreesAll => "rewind-frees-all", "a rewind frees what was rolled back, and nothing else";
+    /// A rewind frees dead letters.
+    RewindFreesLetters => "rewind-frees-letters", "dead letters of rolled-back snapshots stay settled";
+    /// A rewind does not leave its number in the ledger.
+    RewindUnmarked => "rewind-unmarked", "the ledger keeps the number of its last rewind";
+    /// A rewind sets the highest offsets back.
+    RewindLowersHighest => "rewind-lowers-highest", "a partition's highest offset never goes down";
+    /// A ledger that is there is overwritten with what the metadata log has.
+    RestoreOverwrites => "restore-overwrites", "a ledger is restored only when it is absent";
+    /// A release is noted before the queue has accepted it.
+    ReleasedUnsent => "released-unsent", "a release is noted once its message is queued";
     /// Merged manifests stay beside the one that takes their place.
     MergedKept => "merged-kept", "each record stands at most once in every snapshot";
 }
@@ -192,5 +226,125 @@ mod possible {
         let result = work();
         PRESENT.set(None);
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use Mutation as M;
+
+    use super::*;
+
+    /// What the ledger decides about a batch manifest, when it stops, and what holds always, each with the mutations that
+    /// break it: one that nothing here breaks is a promise that nobody watches.
+    const PROMISES: &[(&str, &[Mutation])] = &[
+        // The rows of the decision.
+        ("malformed", &[M::ForeignDropped]),
+        ("another table uuid", &[M::UuidIgnored]),
+        ("held under another source of the pipeline", &[M::ClusterIgnored]),
+        (
+            "held with another fingerprint: the source stops",
+            &[
+                M::FingerprintIgnored,
+                M::OtherRecordFree,
+                M::StopUnwritten,
+                M::StopPassedOver,
+                M::StoppedAcknowledged,
+            ],
+        ),
+        ("other records, accepted", &[M::AcceptForgotten]),
+        ("copies, discarded", &[M::CopiesLand, M::CopiesDropped]),
+        ("held under another encoding", &[M::EncodingIgnored]),
+        ("all held", &[M::DuplicateCommitted, M::DuplicateKept]),
+        ("some held", &[M::TrimSkipped, M::TrimInverted, M::TrimDropsLetters]),
+        ("none held", &[M::FreeDropped]),
+        ("files older than half the limit", &[M::AgeIgnored]),
+        ("schema or spec no longer in the metadata", &[M::DroppedSpecIgnored]),
+        ("a file that had to be rewritten is gone", &[M::GoneFileDropped]),
+        ("waited or stood still for three quarters of the retention", &[M::SweepSkipped]),
+        // When a table stops rather than guess.
+        ("the property names another uuid", &[M::CopiedLedgerTaken]),
+        ("registered or seen, but no property", &[M::MissingLedgerIsNew, M::RegisterSkipped]),
+        ("an old value was put back", &[M::OldPropertyTaken]),
+        ("the history ends without the ledger's last snapshot", &[M::ReplacedTaken]),
+        ("another lineage", &[M::OtherHistoryTaken]),
+        ("older than the last rewind", &[M::BeforeRewindTaken, M::RewindUnmarked]),
+        ("picked from before the last rewind", &[M::PickedTaken]),
+        // What holds always, by its number.
+        (
+            "1: each record at most once in every snapshot, once it is settled exactly once",
+            &[M::HighestForRecords, M::HighestOfLedger, M::RangeForRecords, M::IndexForgets, M::MergedKept],
+        ),
+        (
+            "2: nothing is acknowledged before it is durable",
+            &[
+                M::AcknowledgedBeforeCommit,
+                M::AnsweredBeforeQueued,
+                M::QueuedBeforeStored,
+                M::LettersUnstored,
+                M::SegmentUnsure,
+                M::QuarantineUnwritten,
+            ],
+        ),
+        (
+            "3: ledger and snapshot change in one commit, on the metadata that was consulted",
+            &[
+                M::NoSnapshotRequirement,
+                M::NoUuidRequirement,
+                M::LedgerNotInCommit,
+                M::PropertyOnlyChange,
+                M::LedgerRolledBack,
+                M::TailOfLostCommit,
+            ],
+        ),
+        ("4: an outcome is never guessed", &[M::UnknownIsSuccess, M::ConflictIsSuccess]),
+        ("5: order, duplication and delay do not matter", &[M::DuplicateCommitted, M::TrimSkipped]),
+        ("6: every attempt writes new names", &[M::NamesReused]),
+        (
+            "7: what is bad blocks nothing and never vanishes",
+            &[M::BadRecordDropped, M::BadTableBlocks, M::SuspectsForgotten],
+        ),
+        ("8: what merely fails stays queued", &[M::FailureAcknowledged, M::StallIgnored]),
+        (
+            "9: never a dead letter because something was unavailable",
+            &[M::LetterForOutage, M::TableNeverReloaded],
+        ),
+        // Dead letters, and what operators do.
+        (
+            "the outbox",
+            &[
+                M::LettersOutsideLedger,
+                M::OutboxClearedEarly,
+                M::AppliedUnrecorded,
+                M::UnreadableLettersPassed,
+                M::DeliveryAssumed,
+                M::NumbersReused,
+            ],
+        ),
+        ("replay", &[M::ReplayOutsideLedger, M::ReplayIsDuplicate]),
+        ("rewind", &[M::RewindFreesAll, M::RewindFreesLetters, M::RewindLowersHighest]),
+        ("restore", &[M::RestoreOverwrites]),
+        ("release", &[M::ReleasedUnsent]),
+    ];
+
+    #[test]
+    fn every_promise_is_broken_by_a_mutation_and_every_mutation_breaks_one() {
+        for (promise, mutations) in PROMISES {
+            assert!(!mutations.is_empty(), "nothing breaks {promise:?}");
+        }
+        let listed: BTreeSet<_> =
+            PROMISES.iter().flat_map(|(_, mutations)| *mutations).map(|mutation| mutation.name()).collect();
+        let unlisted =
+            Mutation::ALL.iter().map(|mutation| mutation.name()).filter(|name| !listed.contains(name));
+        assert_eq!(unlisted.collect::<Vec<_>>(), [""; 0]);
+        assert!(listed.len() >= 30, "{} mutations", listed.len());
+    }
+
+    #[test]
+    fn no_two_mutations_share_a_name() {
+        let names: BTreeSet<_> = Mutation::ALL.iter().map(|mutation| mutation.name()).collect();
+        assert_eq!(names.len(), Mutation::ALL.len());
     }
 }

@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use iceberg::spec::{FormatVersion, SnapshotReference, SortOrder, TableMetadata, TableMetadataBuilder};
 use iceberg::{NamespaceIdent, TableIdent, TableUpdate};
 use icefall_catalog::{
@@ -41,6 +42,17 @@ struct State {
     namespaces: BTreeSet<NamespaceIdent>,
     tables: BTreeMap<TableIdent, Entry>,
     commits: Vec<(TableIdent, Commit)>,
+    /// By location, as a server leaves them in the table's store.
+    metadata_files: BTreeMap<String, Arc<Value>>,
+}
+
+impl State {
+    /// Lets `entry` be what stands under its name from now on.
+    fn set(&mut self, table: &TableIdent, entry: Entry) {
+        let location = metadata_location(entry.metadata(), entry.version);
+        self.metadata_files.insert(location, Arc::clone(&entry.json));
+        self.tables.insert(table.clone(), entry);
+    }
 }
 
 /// One table as it stands.
@@ -132,6 +144,14 @@ impl FakeCatalog {
         self.state().tables.get(table).map(|entry| Arc::clone(entry.metadata()))
     }
 
+    /// The metadata file at this location, of the present metadata or of former ones. A table that was made again in the
+    /// place of another writes over that one's.
+    #[must_use]
+    pub fn metadata_file(&self, location: &str) -> Option<Bytes> {
+        let file = self.state().metadata_files.get(location).cloned()?;
+        serde_json::to_vec(file.as_ref()).ok().map(Bytes::from)
+    }
+
     /// All that was committed, in order; refused commits are not among them.
     #[must_use]
     pub fn commits(&self) -> Vec<(TableIdent, Commit)> {
@@ -149,7 +169,7 @@ impl FakeCatalog {
         let version = state.tables.get(table).map_or(0, |entry| entry.version) + 1;
         state.namespaces.insert(table.namespace().clone());
         let json = serde_json::to_value(&metadata).unwrap_or_default();
-        state.tables.insert(table.clone(), Entry::new((metadata, json), version));
+        state.set(table, Entry::new((metadata, json), version));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -239,7 +259,7 @@ impl Catalog for FakeCatalog {
             self.created(table, new).map_err(|message| CatalogError::Rejected(reason(&message)))?;
         let entry = Entry::new(metadata, 1);
         let loaded = entry.table.clone();
-        state.tables.insert(table.clone(), entry);
+        state.set(table, entry);
         Ok(loaded)
     }
 
@@ -251,7 +271,7 @@ impl Catalog for FakeCatalog {
         match self.committed(table, entry, commit) {
             Ok(entry) => {
                 let loaded = entry.table.clone();
-                state.tables.insert(table.clone(), entry);
+                state.set(table, entry);
                 state.commits.push((table.clone(), commit.clone()));
                 CommitOutcome::Committed(Box::new(loaded))
             }

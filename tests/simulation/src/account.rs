@@ -5,10 +5,11 @@ use std::sync::PoisonError;
 
 use iceberg::spec::TableMetadata;
 use icefall_ledger::{Ledger, read_property_name};
-use icefall_manifest::{BatchManifest, DeadLetter, Message, TableUuid};
+use icefall_manifest::{BatchManifest, DeadLetter, OffsetRun, TableUuid};
 use icefall_store::Location;
 use serde_json::Value;
 
+use crate::operator::batch_of;
 use crate::readers::{Letter, Row, rows_in};
 use crate::record::{Record, RecordNo};
 use crate::verdict::judge;
@@ -24,6 +25,8 @@ pub(crate) struct Account {
     pub(crate) quarantined: BTreeSet<RecordNo>,
     /// In messages that wait for an operator.
     pub(crate) queued: BTreeSet<RecordNo>,
+    /// Dead letters that an operator wanted to be rows.
+    pub(crate) replayed: BTreeSet<RecordNo>,
 }
 
 /// Checks everything; the first thing that is wrong, with its record.
@@ -35,7 +38,20 @@ pub(crate) fn check(world: &mut World) -> Result<(), String> {
     read_dead_letters(world, &mut account)?;
     read_quarantine(world, &mut account)?;
     read_queue(world, &mut account)?;
+    for batch in world.parts.post.replays() {
+        account.replayed.extend(batch_numbers(world, &batch)?);
+    }
     judge(world, &account)
+}
+
+/// Records that are rows or dead letters.
+pub(crate) fn standing(world: &mut World) -> Result<BTreeSet<RecordNo>, String> {
+    let mut account = Account::default();
+    for index in 0..world.tables.len() {
+        read_table(world, index, &mut account)?;
+    }
+    read_dead_letters(world, &mut account)?;
+    Ok(account.rows.into_keys().chain(account.letters.into_keys()).collect())
 }
 
 /// Every retained snapshot shows each record at most once; the newest is what counts.
@@ -43,8 +59,9 @@ fn read_table(world: &mut World, index: usize, account: &mut Account) -> Result<
     let name = world.tables.get(index).map_or("", |table| table.name);
     let metadata = world.metadata(name).ok_or_else(|| format!("table {name} is not there"))?;
     no_other_tables_files(world, name, &metadata)?;
+    all_registered(world, name, &metadata)?;
     for snapshot in metadata.snapshots() {
-        let files = world.readers.rows(&metadata, snapshot)?;
+        let files = world.readers.rows(snapshot)?;
         let mut seen = BTreeSet::new();
         for row in files.iter().flat_map(|rows| rows.iter()) {
             if !seen.insert(row.no) {
@@ -64,11 +81,26 @@ fn read_table(world: &mut World, index: usize, account: &mut Account) -> Result<
     Ok(())
 }
 
+/// Before a message is let go, the register knows of the ledger that it is let go by.
+fn all_registered(world: &World, name: &str, metadata: &TableMetadata) -> Result<(), String> {
+    for ledger in ledgers(metadata) {
+        let id = ledger.id();
+        let key = format!("register/{}/{}/{}.json", id.table_uuid, id.branch, id.source);
+        if world.parts.ops.peek(&Location::s3("ops", key.as_str())).is_none() {
+            return Err(format!(
+                "UNREGISTERED the ledger of {} stands in {name}, and there is no {key}",
+                id.source
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// No file that was stored before the table was made can be one of it.
 fn no_other_tables_files(world: &mut World, name: &str, metadata: &TableMetadata) -> Result<(), String> {
     let made_ms = world.sim.state().made_ms.get(name).copied().unwrap_or_default();
     let Some(snapshot) = metadata.current_snapshot() else { return Ok(()) };
-    let files = world.readers.data_files(metadata, snapshot)?;
+    let files = world.readers.data_files(snapshot)?;
     let born = world.parts.born.lock().unwrap_or_else(PoisonError::into_inner);
     match files.iter().find(|file| born.get(*file).is_some_and(|born_ms| *born_ms < made_ms)) {
         Some(file) => Err(format!("ANOTHER TABLE'S file stands in {name}: {file}")),
@@ -79,7 +111,7 @@ fn no_other_tables_files(world: &mut World, name: &str, metadata: &TableMetadata
 fn read_dead_letters(world: &mut World, account: &mut Account) -> Result<(), String> {
     let metadata = world.metadata(DEAD_LETTERS).ok_or("the dead-letter table is not there")?;
     let Some(snapshot) = metadata.current_snapshot() else { return Ok(()) };
-    for letter in world.readers.letters(&metadata, snapshot)?.iter().flat_map(|letters| letters.iter()) {
+    for letter in world.readers.letters(snapshot)?.iter().flat_map(|letters| letters.iter()) {
         let no = letter.timestamp_ms.and_then(Record::no_of_timestamp);
         let no = no.filter(|no| *no < world.kafka.records.len());
         let no = no.ok_or_else(|| format!("ALTERED a dead letter of no record: {letter:?}"))?;
@@ -99,20 +131,27 @@ fn read_quarantine(world: &mut World, account: &mut Account) -> Result<(), Strin
         if let Some(needless) = needless(world, reason) {
             return Err(format!("NEEDLESS {key}: {needless}: {entry}"));
         }
-        let Ok(Message::Batch(batch)) = Message::decode(&raw) else {
+        let Some(batch) = batch_of(&raw) else {
             foreign.insert(base.rsplit('/').next().unwrap_or_default().to_owned());
             continue;
         };
+        if is_released(world, base) {
+            continue;
+        }
         let copies = entry.pointer("/details/data-files").and_then(Value::as_array).cloned();
         let copies = copies.unwrap_or_default();
-        account.quarantined.extend(letter_numbers(world, &batch)?);
+        let meant = meant(&entry);
+        let letters = letters_of(world, &batch)?;
+        let letters = letters.into_iter().filter(|(_, place)| meant(*place));
+        account.quarantined.extend(letters.map(|(no, _)| no));
         for (index, file) in batch.files.iter().enumerate() {
             let copy = copies.get(index).and_then(|copy| copy.get("copy")).and_then(Value::as_str);
             let rows = match copy.and_then(|copy| world.parts.ops.peek(&Location::s3("ops", copy))) {
                 Some(body) => rows_in(body)?,
                 None => rows_of(world, &file.data_file.path)?,
             };
-            account.quarantined.extend(rows.iter().map(|row| row.no));
+            let rows = rows.iter().filter(|row| meant((row.partition, row.offset)));
+            account.quarantined.extend(rows.map(|row| row.no));
         }
     }
     if foreign.len() < world.foreign_messages {
@@ -125,6 +164,28 @@ fn read_quarantine(world: &mut World, account: &mut Account) -> Result<(), Strin
     Ok(())
 }
 
+/// Whether an operator gave it back to the committer, in a message that the queue has accepted.
+fn is_released(world: &World, base: &str) -> bool {
+    let key = base.replacen("quarantine/", "quarantine-decisions/", 1) + ".json";
+    let decision = ops_text(world, &key).ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
+    decision.is_some_and(|decision| decision.get("decided").and_then(Value::as_str) == Some("released"))
+}
+
+/// Which of its batch's records an entry is about; all of them where it names none.
+fn meant(entry: &Value) -> impl Fn((i64, i64)) -> bool {
+    let runs = entry.pointer("/details/offsets").cloned().map(serde_json::from_value::<Vec<OffsetRun>>);
+    let runs = runs.and_then(Result::ok);
+    move |(partition, offset)| {
+        runs.as_ref().is_none_or(|runs| {
+            runs.iter().any(|run| {
+                let first = run.first.position();
+                i64::from(run.partition.number()) == partition
+                    && (first..first + i64::from(run.count)).contains(&offset)
+            })
+        })
+    }
+}
+
 /// Why nothing in the schedule explains a quarantine of that kind.
 fn needless(world: &World, reason: &str) -> Option<&'static str> {
     let dropped = world.tables.iter().any(|table| table.drops > 0);
@@ -133,6 +194,10 @@ fn needless(world: &World, reason: &str) -> Option<&'static str> {
         "another-table" if !dropped => Some("no table was dropped"),
         "no-batch-manifest" if world.foreign_messages == 0 => Some("no foreign message was sent"),
         "file-damaged" if world.removed.is_empty() => Some("no file was removed"),
+        "discarded-copy" if !world.tables.iter().any(|table| table.discards) => {
+            Some("no operator discarded copies")
+        }
+        "no-dead-letter" if !dropped => Some("what was replayed is a dead letter"),
         "another-cluster" if !world.settings.ever_renamed => Some("the cluster was never renamed"),
         // What can't be read is tagged so: a topic that is made again may hold such a record where another one was.
         "another-encoding" if !world.ever_switched && !remade => Some("the registry was never switched on"),
@@ -144,7 +209,7 @@ fn needless(world: &World, reason: &str) -> Option<&'static str> {
 /// What is still queued waits for an operator, because its source stands still.
 fn read_queue(world: &mut World, account: &mut Account) -> Result<(), String> {
     for body in world.parts.post.waiting() {
-        let Ok(Message::Batch(batch)) = Message::decode(&body) else {
+        let Some(batch) = batch_of(&body) else {
             return Err(format!("STUCK a message that is no batch manifest: {body}"));
         };
         if !stands_still(world, &batch) {
@@ -173,10 +238,11 @@ pub(crate) fn has_stop(metadata: &TableMetadata) -> bool {
 pub(crate) fn outbox_numbers(world: &World, metadata: &TableMetadata) -> Vec<RecordNo> {
     let ledgers = ledgers(metadata);
     let keys = ledgers.iter().flat_map(|ledger| ledger.outbox().entries()).map(|entry| entry.key.clone());
-    keys.flat_map(|key| letters_in(world, &key).unwrap_or_default()).collect()
+    let letters = keys.flat_map(|key| letters_in(world, &key).unwrap_or_default());
+    letters.map(|(no, _)| no).collect()
 }
 
-fn ledgers(metadata: &TableMetadata) -> Vec<Ledger> {
+pub(crate) fn ledgers(metadata: &TableMetadata) -> Vec<Ledger> {
     let uuid = TableUuid(metadata.uuid());
     let read = |(key, value): (&String, &String)| {
         read_property_name(key).ok().flatten()?;
@@ -187,7 +253,8 @@ fn ledgers(metadata: &TableMetadata) -> Vec<Ledger> {
     ledgers
 }
 
-fn batch_numbers(world: &mut World, batch: &BatchManifest) -> Result<Vec<RecordNo>, String> {
+/// The records that a batch manifest holds.
+pub(crate) fn batch_numbers(world: &mut World, batch: &BatchManifest) -> Result<Vec<RecordNo>, String> {
     let mut numbers = letter_numbers(world, batch)?;
     for file in &batch.files {
         numbers.extend(rows_of(world, &file.data_file.path)?.iter().map(|row| row.no));
@@ -196,16 +263,26 @@ fn batch_numbers(world: &mut World, batch: &BatchManifest) -> Result<Vec<RecordN
 }
 
 fn letter_numbers(world: &World, batch: &BatchManifest) -> Result<Vec<RecordNo>, String> {
+    Ok(letters_of(world, batch)?.into_iter().map(|(no, _)| no).collect())
+}
+
+/// The dead letters that a batch manifest holds, each with its partition and offset.
+fn letters_of(world: &World, batch: &BatchManifest) -> Result<Vec<Placed>, String> {
     batch.dead_letters.as_ref().map_or_else(|| Ok(Vec::new()), |file| letters_in(world, &file.key))
 }
 
-fn letters_in(world: &World, key: &str) -> Result<Vec<RecordNo>, String> {
+type Placed = (RecordNo, (i64, i64));
+
+fn letters_in(world: &World, key: &str) -> Result<Vec<Placed>, String> {
     let body =
         world.parts.ops.peek(&Location::s3("ops", key)).ok_or_else(|| format!("{key} is not there"))?;
     let text = zstd::decode_all(body.as_ref()).map_err(|error| format!("{key}: {error}"))?;
     let letters = DeadLetter::decode_lines(&text).map_err(|error| format!("{key}: {error}"))?;
-    let number = |letter: &DeadLetter| letter.timestamp_ms.and_then(Record::no_of_timestamp);
-    Ok(letters.iter().filter_map(number).collect())
+    let placed = |letter: &DeadLetter| {
+        let no = letter.timestamp_ms.and_then(Record::no_of_timestamp)?;
+        Some((no, (i64::from(letter.partition.number()), letter.offset.position())))
+    };
+    Ok(letters.iter().filter_map(placed).collect())
 }
 
 /// A file's rows, whether a clean-up has removed it since or not.
@@ -216,7 +293,8 @@ fn rows_of(world: &mut World, path: &str) -> Result<Vec<Row>, String> {
     }
 }
 
-fn ops_text(world: &World, key: &str) -> Result<String, String> {
+/// An object of the ops bucket.
+pub(crate) fn ops_text(world: &World, key: &str) -> Result<String, String> {
     let body =
         world.parts.ops.peek(&Location::s3("ops", key)).ok_or_else(|| format!("{key} is not there"))?;
     String::from_utf8(body.to_vec()).map_err(|error| format!("{key}: {error}"))

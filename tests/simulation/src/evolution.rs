@@ -50,6 +50,7 @@ impl World {
         let now = self.sim.now_ms();
         for table in self.tables.iter_mut().filter(|table| done && table.name == name) {
             (table.widened_ms, table.ever_widened) = (Some(now), true);
+            self.sim.state().wide_since.insert(name.to_owned(), now);
         }
         done
     }
@@ -90,14 +91,14 @@ impl World {
     }
 
     /// Ids of the schemas and of the specs that the table or any of its snapshots uses.
-    fn used(&self, metadata: &TableMetadata) -> Result<(BTreeSet<i32>, BTreeSet<i32>), String> {
+    fn used(&mut self, metadata: &TableMetadata) -> Result<(BTreeSet<i32>, BTreeSet<i32>), String> {
         let mut schemas = BTreeSet::from([metadata.current_schema_id()]);
         let mut specs = BTreeSet::from([metadata.default_partition_spec_id()]);
         for snapshot in metadata.snapshots() {
             schemas.extend(snapshot.schema_id());
-            for entry in self.readers.list(metadata, snapshot)?.entries() {
-                specs.insert(entry.partition_spec_id);
-                schemas.insert(self.readers.manifest(&entry.manifest_path)?.metadata().schema_id());
+            for listed in self.readers.manifests_of(snapshot)?.iter() {
+                specs.extend(i32::try_from(listed.spec_id).ok());
+                schemas.insert(self.readers.manifest(&listed.path)?.schema_id);
             }
         }
         Ok((schemas, specs))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::pending;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use icefall_testkit::Failure;
@@ -11,11 +11,12 @@ use crate::sim::{ProcessId, Sim};
 use crate::tally::Fault;
 use crate::weather::{Course, Part};
 
-/// Which of the two functions a process is.
+/// What a process is: one of the two functions, or an operator's command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Role {
     Writer,
     Committer,
+    Operator,
 }
 
 impl Role {
@@ -23,6 +24,7 @@ impl Role {
         match self {
             Self::Writer => "writer",
             Self::Committer => "committer",
+            Self::Operator => "operator",
         }
     }
 }
@@ -35,6 +37,8 @@ pub(crate) struct Gate {
     pub(crate) role: Role,
     /// Calls of each kind in the present invocation.
     counts: Mutex<BTreeMap<&'static str, u32>>,
+    /// When the present invocation began.
+    begun_ms: AtomicU64,
     /// Its process has opened a message that it dies of.
     doomed: AtomicBool,
 }
@@ -48,12 +52,19 @@ pub(crate) struct Call<'a> {
 
 impl Gate {
     pub(crate) fn new(sim: Arc<Sim>, process: ProcessId, role: Role) -> Arc<Self> {
-        Arc::new(Self { sim, process, role, counts: Mutex::default(), doomed: AtomicBool::new(false) })
+        let (counts, begun_ms, doomed) = (Mutex::default(), AtomicU64::new(0), AtomicBool::new(false));
+        Arc::new(Self { sim, process, role, counts, begun_ms, doomed })
     }
 
     /// Another invocation begins.
     pub(crate) fn begin(&self) {
+        self.begun_ms.store(self.sim.now_ms(), Ordering::SeqCst);
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// When the present invocation began.
+    pub(crate) fn begun_ms(&self) -> u64 {
+        self.begun_ms.load(Ordering::SeqCst)
     }
 
     /// The process makes no further call.
@@ -106,8 +117,10 @@ impl Gate {
     fn course(&self, call: &Call<'_>, nth: u32) -> Course {
         let now = self.sim.now_ms();
         let mut state = self.sim.state();
-        let course = state.weather.course(&self.sim.rng, call.part, call.name, now);
+        let is_rare = self.role == Role::Operator;
+        let course = state.weather.course(&self.sim.rng, call.part, call.name, is_rare, now);
         state.tally.calls += 1;
+        state.tally.kinds.insert((self.role.text(), call.name));
         if let Some(fault) = course.fault {
             state.tally.strike(fault);
             self.note_crash(&mut state.tally.crashes, call, nth, fault);

@@ -3,16 +3,19 @@
 //! A schedule lets up to three writers and three committers run at once on simulated time. Every call that they make
 //! through their ports can be late, lost, done without an answer, refused, or the last one before its process dies.
 //! Kafka delivers batches again with other boundaries; the queue delivers late, twice and in any order; others compact,
-//! expire, clean up, roll back, alter and drop the tables. At the end faults cease, all is drained, and every record
+//! expire, clean up, roll back, alter and drop the tables; operators give the commands that are shipped. At the end faults cease, all is drained, and every record
 //! that was produced must be found where it belongs, once, by value. A schedule follows from its seed alone.
 
 mod account;
+mod astray;
+mod avro;
 mod evolution;
 mod gate;
 mod kafka;
 mod lie;
 #[cfg(feature = "mutations")]
 mod mutated;
+mod operator;
 mod others;
 mod ports;
 mod post;
@@ -23,6 +26,7 @@ mod rng;
 mod schedule;
 mod sim;
 mod tally;
+mod threads;
 mod trace;
 mod verdict;
 mod watch;
@@ -31,6 +35,7 @@ mod world;
 
 pub use lie::Lie;
 #[cfg(feature = "mutations")]
-pub use mutated::{Caught, catch};
+pub use mutated::{Caught, catch, noted};
 pub use schedule::{Outcome, run, run_with};
 pub use tally::{CrashPoint, Fault, Tally};
+pub use threads::{cores, in_order};

@@ -22,7 +22,8 @@ use crate::tally::Fault;
 use crate::watch::LEDGERS;
 use crate::world::{Broken, DEAD_LETTERS, World, ident};
 
-const KEEP_ALL: SnapshotRetention = SnapshotRetention::Branch {
+/// A branch that is kept as it is.
+pub(crate) const KEEP_ALL: SnapshotRetention = SnapshotRetention::Branch {
     min_snapshots_to_keep: None,
     max_snapshot_age_ms: None,
     max_ref_age_ms: None,
@@ -38,9 +39,8 @@ impl World {
         let mut old = Vec::new();
         for entry in list.entries() {
             let Ok(manifest) = self.readers.manifest(&entry.manifest_path) else { return false };
-            if manifest.metadata().schema_id() == metadata.current_schema_id() {
-                let alive = manifest.entries().iter().filter(|file| file.is_alive());
-                old.extend(alive.map(|file| file.file_path().to_owned()));
+            if manifest.schema_id == metadata.current_schema_id() {
+                old.extend(manifest.files.iter().cloned());
             } else {
                 kept.push(entry.clone());
             }
@@ -128,6 +128,15 @@ impl World {
     /// Removes all snapshots but the newest few of the main branch.
     pub(crate) fn expire(&self, table: &str) -> bool {
         let Some(metadata) = self.metadata(table) else { return false };
+        // Where a branch was led astray from is needed still.
+        if self
+            .tables
+            .iter()
+            .zip(0..)
+            .any(|(known, index)| known.name == table && self.broken.contains_key(&index))
+        {
+            return false;
+        }
         let keep = usize::try_from(self.sim.rng.within(1..4)).unwrap_or(1);
         let kept: BTreeSet<i64> = lineage(&metadata).into_iter().take(keep).collect();
         let ids = metadata.snapshots().map(|snapshot| snapshot.snapshot_id());
@@ -146,7 +155,7 @@ impl World {
         for table in self.tables.iter().map(|table| table.name).chain([DEAD_LETTERS]) {
             let Some(metadata) = self.parts.catalog.peek(&ident(table)) else { continue };
             for snapshot in metadata.snapshots() {
-                let Ok(files) = self.readers.named(&metadata, snapshot) else { return false };
+                let Ok(files) = self.readers.named(snapshot) else { return false };
                 named.extend(files);
             }
         }
@@ -180,8 +189,15 @@ impl World {
     /// Sets the main branch back to an ancestor that is still there; its later rows are gone by the operator's will.
     pub(crate) fn roll_back(&mut self, index: usize) -> bool {
         let Some(table) = self.tables.get(index).map(|table| table.name) else { return false };
-        let Some(metadata) = self.metadata(table) else { return false };
-        let ancestors: Vec<_> = lineage(&metadata).into_iter().skip(1).collect();
+        let Some(metadata) = self.metadata(table).filter(|_| !self.broken.contains_key(&index)) else {
+            return false;
+        };
+        // Further back, beyond a rewind, is no rollback but astray.
+        let rewinds = account::ledgers(&metadata).into_iter().filter_map(|ledger| ledger.last_rewind());
+        let rewind = rewinds.max().map_or(0, |rewind| rewind.0);
+        let is_after =
+            |id: &i64| metadata.snapshot_by_id(*id).is_some_and(|held| held.sequence_number() >= rewind);
+        let ancestors: Vec<_> = lineage(&metadata).into_iter().skip(1).filter(is_after).collect();
         let Some(target) = self.sim.rng.pick(&ancestors).copied() else { return false };
         let Some(before) = self.row_numbers(&metadata, metadata.current_snapshot_id()) else { return false };
         let Some(after) = self.row_numbers(&metadata, Some(target)) else { return false };
@@ -210,10 +226,13 @@ impl World {
         if !self.parts.catalog.drop_table(&ident(name)) {
             return false;
         }
+        self.sim.state().wide_since.remove(name);
         if let Some(table) = self.tables.get_mut(index) {
             let rolled_back = std::mem::take(&mut table.rolled_back);
-            table.excused.extend(rows.into_iter().chain(posted).chain(rolled_back));
-            (table.drops, table.dropped_ms) = (table.drops + 1, self.sim.now_ms());
+            let gone = rows.into_iter().chain(posted).chain(rolled_back);
+            let now_ms = self.sim.now_ms();
+            table.excused.extend(gone.map(|no| (no, now_ms)));
+            table.drops += 1;
             (table.grown_ms, table.widened_ms) = (None, None);
         }
         true
@@ -246,6 +265,9 @@ impl World {
             table.grown_ms = schema.field_by_name("extra").map(|_| now_ms);
             table.widened_ms = is_wide.then_some(now_ms);
         }
+        if is_wide {
+            self.sim.state().wide_since.insert(name.to_owned(), now_ms);
+        }
         if copied {
             self.broken.insert(index, Broken::Copied);
         }
@@ -273,11 +295,19 @@ impl World {
     /// An operator mends a table's ledgers: one that is absent is put back, copied ones are taken away.
     pub(crate) fn mend(&mut self, index: usize) -> bool {
         let Some(broken) = self.broken.remove(&index) else { return false };
+        if let Broken::Astray { head } = broken {
+            return self.lead_back(index, head);
+        }
         let Some(table) = self.tables.get(index).map(|table| table.name) else { return false };
         let Some(metadata) = self.metadata(table) else { return false };
         let held = metadata.properties();
         let update = match broken {
             Broken::Unset { name, .. } if held.contains_key(&name) => return false,
+            Broken::OldValue { name, old, .. } if held.get(&name) != Some(&old) => return false,
+            Broken::Astray { .. } => return false,
+            Broken::OldValue { name, newest, .. } => {
+                TableUpdate::SetProperties { updates: [(name, newest)].into() }
+            }
             Broken::Unset { name, value } => TableUpdate::SetProperties { updates: [(name, value)].into() },
             Broken::Copied => {
                 let own = metadata.uuid().to_string();
@@ -310,13 +340,13 @@ impl World {
         let Some(snapshot) = snapshot.and_then(|id| metadata.snapshot_by_id(id)).cloned() else {
             return Some(BTreeSet::new());
         };
-        let files = self.readers.rows(metadata, &snapshot).ok()?;
+        let files = self.readers.rows(&snapshot).ok()?;
         Some(files.iter().flat_map(|rows| rows.iter().map(|row| row.no)).collect())
     }
 }
 
 /// The main branch's snapshots that are still there, newest first.
-fn lineage(metadata: &TableMetadata) -> Vec<i64> {
+pub(crate) fn lineage(metadata: &TableMetadata) -> Vec<i64> {
     let parent = |snapshot: &Arc<Snapshot>| {
         snapshot.parent_snapshot_id().and_then(|id| metadata.snapshot_by_id(id)).cloned()
     };

@@ -13,15 +13,15 @@ use icefall_catalog::{
     Catalog, CatalogError, Commit, CommitOutcome, LoadedTable, Namespace, NewTable, Operation, Snapshots,
 };
 use icefall_queue::{CommitQueue, QueueError, Receipt, Received};
-use icefall_store::{Heartbeat, Location, ObjectMeta, ObjectStore, StoreError};
+use icefall_store::{Heartbeat, Location, ObjectLister, ObjectMeta, ObjectStore, StoreError};
 use icefall_testkit::{Failure, FakeCatalog, FakeQueue, FakeStore, errors};
 
-use crate::gate::{Call, Gate};
+use crate::gate::{Call, Gate, Role};
 use crate::lie::{Lie, unchecked};
 use crate::post::Post;
 use crate::sim::Sim;
 use crate::tally::Fault;
-use crate::watch;
+use crate::watch::{self, Watched};
 use crate::weather::Part;
 
 /// The answer of a fake, which never makes anybody wait.
@@ -103,10 +103,19 @@ impl Catalog for SimCatalog {
                 _ => commit,
             };
             let outcome = now(inner.commit(&ident, &commit));
-            if let (Some(before), CommitOutcome::Committed(after)) = (before, &outcome)
-                && let Some(fault) = watch::fault(&before, &after.metadata, &commit)
-            {
-                sim.violate(fault);
+            if let (Some(before), CommitOutcome::Committed(after)) = (before, &outcome) {
+                let fault = sim.state().watched.fault(&ident, &before, &after.metadata, &commit);
+                if let Some(fault) = fault {
+                    sim.violate(fault);
+                }
+                let letters = inner.peek(&crate::world::ident(crate::world::DEAD_LETTERS));
+                let early = letters
+                    .and_then(|letters| Watched::left_early(&ident, &before, &after.metadata, &letters));
+                if let Some(fault) = early {
+                    sim.violate(fault);
+                }
+                let rewound = watch::rewound(&ident, &before, &after.metadata);
+                sim.state().rewound.extend(rewound);
             }
             sim.detail(&format!("  the catalog on {ident}: {}", outcome.name()));
             if matches!(outcome, CommitOutcome::Conflict(_)) {
@@ -145,6 +154,8 @@ pub(crate) struct SimStore {
     pub(crate) part: Part,
     /// When each file was stored.
     pub(crate) born: Arc<Mutex<BTreeMap<String, u64>>>,
+    /// Whose metadata files lie in the tables' store.
+    pub(crate) catalog: Arc<FakeCatalog>,
 }
 
 impl SimStore {
@@ -168,6 +179,7 @@ impl ObjectStore for SimStore {
         let place = location.clone();
         let (born, sim) = (Arc::clone(&self.born), Arc::clone(&self.gate.sim));
         let deadly = self.names_poison(location, &body);
+        self.watch_letters(location, &body);
         let effect = move |inner: &FakeStore| {
             if is_heartbeat(&place) {
                 let now_ms = sim.now_ms();
@@ -186,7 +198,15 @@ impl ObjectStore for SimStore {
 
     async fn get(&self, location: &Location) -> Result<Bytes, StoreError> {
         let place = location.clone();
-        let effect = move |inner: &FakeStore| now(inner.get(&place));
+        let (catalog, part) = (Arc::clone(&self.catalog), self.part);
+        let gone = errors::store_error(icefall_store::Operation::Get, location);
+        let effect = move |inner: &FakeStore| {
+            if part == Part::Lake && place.key().ends_with(".metadata.json") {
+                let file = catalog.metadata_file(&place.to_string());
+                return file.ok_or_else(|| gone(Failure::NotFound));
+            }
+            now(inner.get(&place))
+        };
         self.call("get", icefall_store::Operation::Get, location, effect).await
     }
 
@@ -203,7 +223,30 @@ impl ObjectStore for SimStore {
     }
 }
 
+#[async_trait]
+impl ObjectLister for SimStore {
+    async fn list(&self, prefix: &Location) -> Result<Vec<Location>, StoreError> {
+        let place = prefix.clone();
+        let effect = move |inner: &FakeStore| now(inner.list(&place));
+        self.call("list", icefall_store::Operation::List, prefix, effect).await
+    }
+}
+
 impl SimStore {
+    /// Looks at the dead letters that a writer puts.
+    fn watch_letters(&self, location: &Location, body: &[u8]) {
+        let sim = &self.gate.sim;
+        if self.gate.role != Role::Writer || !location.key().starts_with("dead-letters/") {
+            return;
+        }
+        let wide_since = sim.state().wide_since.clone();
+        if !wide_since.is_empty()
+            && let Some(fault) = watch::needless_letter(body, self.gate.begun_ms(), &wide_since)
+        {
+            sim.violate(fault);
+        }
+    }
+
     /// Whether this says that a round holds a message which its process will die of.
     fn names_poison(&self, location: &Location, body: &[u8]) -> bool {
         let poison = self.gate.sim.state().poison.clone();

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use icefall_manifest::{BatchManifest, Message};
 use icefall_queue::{CommitQueue, QueueError};
+use icefall_tables::REPLAY;
 use icefall_testkit::FakeQueue;
 
 use crate::lie::Lie;
@@ -83,6 +85,16 @@ impl Post {
         let state = self.state();
         let body = self.sim.rng.pick(&state.accepted);
         body.map(|body| self.queue.inject(body)).is_some()
+    }
+
+    /// Messages by which dead letters were to become rows.
+    pub(crate) fn replays(&self) -> Vec<BatchManifest> {
+        let replayed = |body: &String| match Message::decode(body) {
+            Ok(Message::Released(batch, release)) if release.overruled == REPLAY => Some(*batch),
+            _ => None,
+        };
+        let said = format!("\"{REPLAY}\"");
+        self.state().accepted.iter().filter(|body| body.contains(&said)).filter_map(replayed).collect()
     }
 
     /// When the last of the late messages can be seen.

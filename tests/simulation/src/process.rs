@@ -1,4 +1,4 @@
-//! Processes: environments of the two functions, their invocations, and their deaths.
+//! Processes: environments of the two functions, their invocations, operators' commands, and the deaths of all of them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,16 +9,22 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures::future::LocalBoxFuture;
+use icefall_catalog::Catalog;
+use icefall_cli::Desk;
 use icefall_clock::{Clock, Entropy};
 use icefall_committer::Committer;
+use icefall_queue::CommitQueue;
 use icefall_settings::Settings;
-use icefall_store::{ObjectStore, OpsBucket};
+use icefall_store::{ObjectLister, ObjectStore, OpsBucket};
+use icefall_tables::LedgerStore;
 use icefall_telemetry::Metrics;
+use icefall_testkit::FakeStore;
 use icefall_writer::Writer;
 
 use crate::gate::{Gate, Role};
 use crate::kafka::Span;
 use crate::lie::Lie;
+use crate::operator::Task;
 use crate::ports::{SimCatalog, SimQueue, SimStore};
 use crate::record::RecordNo;
 use crate::sim::{Next, ProcessClock, ProcessId, Sim};
@@ -28,6 +34,10 @@ use crate::world::{Parts, World};
 
 /// As many of each function run at once.
 const AT_ONCE: usize = 3;
+/// As many commands of operators do.
+const OPERATORS: usize = 2;
+/// Nobody waits longer for a command.
+const PATIENCE_MS: u64 = 15 * 60_000;
 /// The twelve hours after which a writer takes nothing in, what it may remember of the heartbeat, and clocks that differ.
 const STALLED_MS: u64 = (12 * 60 + 2) * 60_000;
 
@@ -60,14 +70,22 @@ struct Running {
     woken: Arc<Woken>,
     begun_ms: u64,
     killed_ms: u64,
-    batch: Option<Batch>,
+    cause: Cause,
+}
+
+/// What an invocation is for.
+#[derive(Debug)]
+enum Cause {
+    Batch(Batch),
+    Drain,
+    Task(Task),
 }
 
 impl fmt::Debug for Running {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Running")
             .field("role", &self.role)
-            .field("batch", &self.batch)
+            .field("cause", &self.cause)
             .finish_non_exhaustive()
     }
 }
@@ -79,6 +97,16 @@ struct Batch {
     generation: u32,
     spans: Vec<Span>,
     numbers: Vec<RecordNo>,
+    registry: bool,
+}
+
+/// A batch that the mapping gave up: what it leaves at its destination for failures.
+#[derive(Debug)]
+pub(crate) struct GivenUp {
+    topic: usize,
+    generation: u32,
+    numbers: Vec<RecordNo>,
+    registry: bool,
 }
 
 #[derive(Debug, Default)]
@@ -90,40 +118,63 @@ impl Wake for Woken {
     }
 }
 
-impl Warm {
-    /// A cold environment.
-    #[expect(clippy::expect_used, reason = "settings that don't parse are a fault of the simulation")]
-    fn start(sim: &Arc<Sim>, parts: &Parts, settings: &Settings, role: Role, process: ProcessId) -> Self {
+/// The parts as one process reaches them.
+struct Reach {
+    gate: Arc<Gate>,
+    clock: Arc<ProcessClock>,
+    catalog: Arc<dyn Catalog>,
+    tables: Arc<dyn ObjectStore>,
+    ops_store: Arc<SimStore>,
+    queue: Arc<dyn CommitQueue>,
+    entropy: Arc<dyn Entropy>,
+}
+
+impl Reach {
+    fn new(sim: &Arc<Sim>, parts: &Parts, role: Role, process: ProcessId) -> Self {
         let gate = Gate::new(Arc::clone(sim), process, role);
         let behind_ms = if sim.rng.chance(150) { sim.rng.within(1_000..20_000) } else { 0 };
         if behind_ms > 0 {
             sim.strike(Fault::ClockSkew);
         }
         let clock = Arc::new(ProcessClock { sim: Arc::clone(sim), process, behind_ms });
-        let settings = settings.clone();
-        let store = |inner, part| -> Arc<dyn ObjectStore> {
-            Arc::new(SimStore { gate: Arc::clone(&gate), inner, part, born: Arc::clone(&parts.born) })
+        let store = |inner: &Arc<FakeStore>, part| SimStore {
+            gate: Arc::clone(&gate),
+            inner: Arc::clone(inner),
+            part,
+            born: Arc::clone(&parts.born),
+            catalog: Arc::clone(&parts.catalog),
         };
+        let tables = Arc::new(store(&parts.lake, Part::Lake));
+        let ops_store = Arc::new(store(&parts.ops, Part::Ops));
         let catalog = Arc::new(SimCatalog { gate: Arc::clone(&gate), inner: Arc::clone(&parts.catalog) });
-        let tables = store(Arc::clone(&parts.lake), Part::Lake);
-        let ops = OpsBucket::new(store(Arc::clone(&parts.ops), Part::Ops), "ops", "");
         let (inner, post) = (Arc::clone(&parts.queue), Arc::clone(&parts.post));
         let queue = Arc::new(SimQueue { gate: Arc::clone(&gate), inner, post });
         let entropy = Arc::clone(&parts.entropy) as Arc<dyn Entropy>;
+        Self { gate, clock, catalog, tables, ops_store, queue, entropy }
+    }
+
+    fn ops(&self) -> OpsBucket {
+        OpsBucket::new(Arc::clone(&self.ops_store) as Arc<dyn ObjectStore>, "ops", "")
+    }
+}
+
+impl Warm {
+    /// A cold environment.
+    #[expect(clippy::expect_used, reason = "settings that don't parse are a fault of the simulation")]
+    fn start(sim: &Arc<Sim>, parts: &Parts, settings: &Settings, role: Role, process: ProcessId) -> Self {
+        let reach = Reach::new(sim, parts, role, process);
+        let (ops, settings) = (reach.ops(), settings.clone());
+        let Reach { gate, clock, catalog, tables, queue, entropy, .. } = reach;
         let metrics = Arc::new(Metrics::new(role.text()));
         let time = Arc::clone(&clock) as Arc<dyn Clock>;
-        let program = match role {
-            Role::Writer => {
-                let ports =
-                    icefall_writer::Ports { catalog, tables, ops, queue, clock: time, entropy, metrics };
-                Program::Writer(Arc::new(Writer::new(settings, ports)))
-            }
-            Role::Committer => {
-                let ports =
-                    icefall_committer::Ports { catalog, tables, ops, queue, clock: time, entropy, metrics };
-                let committer = Committer::new(settings, ports).expect("the settings are good");
-                Program::Committer(Arc::new(committer))
-            }
+        let program = if role == Role::Writer {
+            let ports = icefall_writer::Ports { catalog, tables, ops, queue, clock: time, entropy, metrics };
+            Program::Writer(Arc::new(Writer::new(settings, ports)))
+        } else {
+            let ports =
+                icefall_committer::Ports { catalog, tables, ops, queue, clock: time, entropy, metrics };
+            let committer = Committer::new(settings, ports).expect("the settings are good");
+            Program::Committer(Arc::new(committer))
         };
         Self { gate, clock, program }
     }
@@ -140,7 +191,6 @@ impl World {
             return false;
         }
         let numbers = self.kafka.numbers(topic, &spans);
-        let event = self.kafka.event(topic, &numbers, self.registry);
         for no in &numbers {
             if let Some(record) = self.kafka.records.get_mut(*no) {
                 record.attempted = true;
@@ -149,9 +199,57 @@ impl World {
         let Some(described) = self.kafka.topics.get(topic) else { return false };
         let generation = described.generation;
         let text = format!("batch of {} with records {numbers:?}", described.name);
-        let batch = Batch { topic, generation, spans, numbers };
-        self.invoke(Role::Writer, Some(batch), event, &text);
+        let batch = Batch { topic, generation, spans, numbers, registry: self.registry };
+        self.invoke_with(batch, &text);
         true
+    }
+
+    fn invoke_with(&mut self, batch: Batch, text: &str) {
+        let event = self.kafka.event(batch.topic, &batch.numbers, batch.registry);
+        self.invoke(Role::Writer, Cause::Batch(batch), event, text);
+    }
+
+    /// Invokes a writer with a batch that the mapping gave up, as somebody does who looks after its destination for
+    /// failures; says whether it could be.
+    pub(crate) fn replay_given_up(&mut self) -> bool {
+        if self.given_up.is_empty() || self.processes.count(Role::Writer) >= AT_ONCE {
+            return false;
+        }
+        let index = self.sim.rng.index(self.given_up.len());
+        let GivenUp { topic, generation, numbers, registry } = self.given_up.swap_remove(index);
+        let text = format!("a batch that was given up, with records {numbers:?}");
+        self.invoke_with(Batch { topic, generation, spans: Vec::new(), numbers, registry }, &text);
+        self.sim.strike(Fault::GivenUpReplayed);
+        true
+    }
+
+    /// Begins an operator's command, if not too many are under way.
+    pub(crate) fn invoke_operator(&mut self, task: Task) {
+        if self.processes.count(Role::Operator) >= OPERATORS {
+            return;
+        }
+        self.processes.started += 1;
+        let process = ProcessId(self.processes.started);
+        let reach = Reach::new(&self.sim, &self.parts, Role::Operator, process);
+        let ops = reach.ops();
+        let ledgers = Arc::new(LedgerStore::new(ops.clone()));
+        let settings = Arc::new(self.settings.parsed.clone());
+        let Reach { clock, catalog, tables, ops_store, queue, entropy, .. } = reach;
+        let lister = ops_store as Arc<dyn ObjectLister>;
+        let desk = Desk { catalog, tables, ops, lister, ledgers, queue, clock, entropy, settings };
+        let arguments = self.arguments(&task);
+        self.sim.event(&format!("operator-{} begins: {task:?}", process.0));
+        self.task_begins(&task);
+        let work = Box::pin(async move {
+            let mut out = Vec::new();
+            let done = icefall_cli::run(&desk, arguments, &mut out).await;
+            done.map(|()| String::from_utf8_lossy(&out).trim().to_owned()).map_err(|error| chain(&error))
+        });
+        let begun_ms = self.sim.now_ms();
+        let killed_ms = begun_ms + PATIENCE_MS;
+        let (role, woken, cause) = (Role::Operator, Arc::default(), Cause::Task(task));
+        self.processes.running.insert(process, Running { role, work, woken, begun_ms, killed_ms, cause });
+        self.poll(process);
     }
 
     /// Invokes a committer; says whether it could be.
@@ -159,11 +257,11 @@ impl World {
         if self.processes.count(Role::Committer) >= AT_ONCE {
             return false;
         }
-        self.invoke(Role::Committer, None, String::new(), "drain");
+        self.invoke(Role::Committer, Cause::Drain, String::new(), "drain");
         true
     }
 
-    fn invoke(&mut self, role: Role, batch: Option<Batch>, event: String, what: &str) {
+    fn invoke(&mut self, role: Role, cause: Cause, event: String, what: &str) {
         let process = self.environment(role);
         let Some(warm) = self.processes.warm.get(&process) else { return };
         warm.gate.begin();
@@ -189,7 +287,7 @@ impl World {
         };
         let begun_ms = self.sim.now_ms();
         let (woken, killed_ms) = (Arc::default(), begun_ms + limit_ms);
-        self.processes.running.insert(process, Running { role, work, woken, begun_ms, killed_ms, batch });
+        self.processes.running.insert(process, Running { role, work, woken, begun_ms, killed_ms, cause });
         self.poll(process);
     }
 
@@ -218,7 +316,7 @@ impl World {
             let killed_ms = self.processes.running.values().map(|running| running.killed_ms).min();
             match self.sim.step(killed_ms.map_or(until_ms, |killed_ms| killed_ms.min(until_ms))) {
                 Next::Woken(process) => self.poll(process),
-                Next::Arrived => {}
+                Next::Arrived => self.notice_rewinds(),
                 Next::Nothing => {
                     self.kill_overdue();
                     if self.sim.now_ms() >= until_ms {
@@ -281,22 +379,31 @@ impl World {
         self.processes.warm.remove(&process);
         let Some(running) = self.processes.running.remove(&process) else { return };
         self.sim.detail(&format!("{}-{} {how}", running.role.text(), process.0));
-        let Running { work, batch, begun_ms, .. } = running;
+        let Running { work, cause, begun_ms, .. } = running;
         drop(work);
-        self.settle_batch(batch, begun_ms, false);
+        self.end_cause(cause, begun_ms, None);
     }
 
     fn end_invocation(&mut self, process: ProcessId, result: Result<String, String>) {
         let Some(running) = self.processes.running.remove(&process) else { return };
-        let (who, succeeded) = (format!("{}-{}", running.role.text(), process.0), result.is_ok());
-        match result {
+        let who = format!("{}-{}", running.role.text(), process.0);
+        match &result {
             Ok(report) => self.sim.detail(&format!("{who} answers {report}")),
             Err(error) => self.sim.detail(&format!("{who} fails: {error}")),
         }
-        if running.role == Role::Writer && succeeded {
+        if running.role == Role::Writer && result.is_ok() {
             self.check_stalled(&who, running.begun_ms);
         }
-        self.settle_batch(running.batch, running.begun_ms, succeeded);
+        self.end_cause(running.cause, running.begun_ms, result.ok().as_deref());
+    }
+
+    /// Whoever waited for the invocation learns its answer, or that it has none.
+    fn end_cause(&mut self, cause: Cause, begun_ms: u64, answer: Option<&str>) {
+        match cause {
+            Cause::Batch(batch) => self.settle_batch(batch, begun_ms, answer.is_some()),
+            Cause::Task(task) => self.task_ended(&task, answer),
+            Cause::Drain => {}
+        }
     }
 
     /// A writer takes nothing in when no committer has given a sign of life for half a day.
@@ -307,33 +414,48 @@ impl World {
         }
     }
 
-    fn settle_batch(&mut self, batch: Option<Batch>, begun_ms: u64, succeeded: bool) {
-        let Some(Batch { topic, generation, spans, numbers }) = batch else { return };
+    fn settle_batch(&mut self, batch: Batch, begun_ms: u64, succeeded: bool) {
         if succeeded {
-            let index = self.kafka.topics.get(topic).map_or(0, |topic| topic.table);
-            let mut table = self.tables.get_mut(index);
-            for no in numbers {
-                if let Some(record) = self.kafka.records.get_mut(no) {
-                    record.acknowledged = true;
-                }
-                // Answered for since its table was made anew: it has to stand in that.
-                if let Some(table) = table.as_mut().filter(|table| begun_ms >= table.dropped_ms) {
-                    table.excused.remove(&no);
-                }
+            self.answered_for(&batch, begun_ms);
+        } else {
+            self.sim.strike(Fault::BatchRetried);
+        }
+        let Batch { topic, generation, spans, numbers, registry } = batch;
+        let chance = |per_thousand| !self.is_calm() && self.sim.rng.chance(per_thousand);
+        let (forgotten, replay) = (succeeded && chance(60), spans.is_empty());
+        let given_up = !succeeded && (replay || chance(120));
+        if given_up {
+            if !replay {
+                self.sim.strike(Fault::BatchGivenUp);
+                self.sim.detail(&format!("the batch of records {numbers:?} is given up"));
             }
+            self.given_up.push(GivenUp { topic, generation, numbers, registry });
         }
         if self.kafka.topics.get(topic).is_none_or(|topic| topic.generation != generation) {
             return;
         }
-        let forgotten = succeeded && !self.is_calm() && self.sim.rng.chance(60);
         if forgotten {
             self.sim.strike(Fault::OffsetsNotCommitted);
         }
-        if !succeeded {
-            self.sim.strike(Fault::BatchRetried);
-        }
-        let discarded = !succeeded && self.sim.lie == Some(Lie::DiscardedBatches);
+        let discarded = given_up || (!succeeded && self.sim.lie == Some(Lie::DiscardedBatches));
         self.kafka.settle(topic, &spans, discarded || (succeeded && !forgotten));
+    }
+
+    /// A writer has answered for a batch: its records have to stand somewhere.
+    fn answered_for(&mut self, batch: &Batch, begun_ms: u64) {
+        let index = self.kafka.topics.get(batch.topic).map_or(0, |topic| topic.table);
+        let mut table = self.tables.get_mut(index);
+        for no in &batch.numbers {
+            if let Some(record) = self.kafka.records.get_mut(*no) {
+                record.acknowledged = true;
+            }
+            // Answered for since its table was made anew, or since its row was set free: it has to stand in that.
+            if let Some(table) = table.as_mut()
+                && table.excused.get(no).is_some_and(|since_ms| begun_ms >= *since_ms)
+            {
+                table.excused.remove(no);
+            }
+        }
     }
 
     fn is_calm(&self) -> bool {

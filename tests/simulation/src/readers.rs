@@ -1,6 +1,6 @@
 //! What a reader of the tables sees: rows from the real Parquet files, by way of the manifests of a snapshot.
 //!
-//! Nothing of Icefall is used here: not its reader, nor its ledger.
+//! Nothing of Icefall is used here: not its reader, nor its ledger; nor the library that it writes manifests with.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -11,11 +11,12 @@ use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, TimeUnit};
 use bytes::Bytes;
-use iceberg::spec::{Manifest, ManifestList, Snapshot, TableMetadata};
+use iceberg::spec::{ManifestList, Snapshot, TableMetadata};
 use icefall_store::Location;
 use icefall_testkit::FakeStore;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
+use crate::avro;
 use crate::record::{RecordNo, Values};
 
 /// A row of a table that records go to.
@@ -41,13 +42,30 @@ pub(crate) struct Letter {
     pub(crate) target: String,
 }
 
+/// A manifest as its list names it.
+#[derive(Clone, Debug)]
+pub(crate) struct Listed {
+    pub(crate) path: String,
+    pub(crate) spec_id: i64,
+}
+
+/// What a manifest holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Manifest {
+    pub(crate) schema_id: i32,
+    /// The data files that are alive.
+    pub(crate) files: Vec<String>,
+}
+
+/// An entry's status: its file was deleted.
+const DELETED: i64 = 2;
+
 /// Files that were read once, since they never change.
 #[derive(Debug)]
 pub(crate) struct Readers {
     store: Arc<FakeStore>,
-    /// Of each manifest list the manifests, and of each manifest the files.
-    lists: BTreeMap<String, Rc<Vec<String>>>,
-    manifests: BTreeMap<String, Rc<Vec<String>>>,
+    lists: BTreeMap<String, Rc<Vec<Listed>>>,
+    manifests: BTreeMap<String, Rc<Manifest>>,
     rows: BTreeMap<String, Rc<Vec<Row>>>,
     letters: BTreeMap<String, Rc<Vec<Letter>>>,
 }
@@ -64,23 +82,15 @@ impl Readers {
     }
 
     /// The rows that `snapshot` shows, file by file.
-    pub(crate) fn rows(
-        &mut self,
-        table: &TableMetadata,
-        snapshot: &Snapshot,
-    ) -> Result<Vec<Rc<Vec<Row>>>, String> {
-        let files = self.data_files(table, snapshot)?;
+    pub(crate) fn rows(&mut self, snapshot: &Snapshot) -> Result<Vec<Rc<Vec<Row>>>, String> {
+        let files = self.data_files(snapshot)?;
         files.into_iter().map(|file| self.rows_of(&file)).collect()
     }
 
     /// The dead letters that `snapshot` shows, file by file.
-    pub(crate) fn letters(
-        &mut self,
-        table: &TableMetadata,
-        snapshot: &Snapshot,
-    ) -> Result<Vec<Rc<Vec<Letter>>>, String> {
+    pub(crate) fn letters(&mut self, snapshot: &Snapshot) -> Result<Vec<Rc<Vec<Letter>>>, String> {
         let mut letters = Vec::new();
-        for file in self.data_files(table, snapshot)? {
+        for file in self.data_files(snapshot)? {
             let read = match self.letters.get(&file) {
                 Some(read) => Rc::clone(read),
                 None => Rc::new(letters_of(&batches(self.get(&file)?)?)?),
@@ -102,15 +112,11 @@ impl Readers {
     }
 
     /// Everything that `snapshot` names: list, manifests, data files.
-    pub(crate) fn named(
-        &mut self,
-        table: &TableMetadata,
-        snapshot: &Snapshot,
-    ) -> Result<Vec<String>, String> {
+    pub(crate) fn named(&mut self, snapshot: &Snapshot) -> Result<Vec<String>, String> {
         let mut named = vec![snapshot.manifest_list().to_owned()];
-        for manifest in self.manifests_of(table, snapshot)?.iter() {
-            named.push(manifest.clone());
-            named.extend(self.files_of(manifest)?.iter().cloned());
+        for manifest in self.manifests_of(snapshot)?.iter() {
+            named.push(manifest.path.clone());
+            named.extend(self.manifest(&manifest.path)?.files.iter().cloned());
         }
         Ok(named)
     }
@@ -120,52 +126,60 @@ impl Readers {
         ManifestList::parse_with_version(&list, table.format_version()).map_err(|error| error.to_string())
     }
 
-    pub(crate) fn manifest(&self, path: &str) -> Result<Manifest, String> {
-        Manifest::parse_avro(&self.get(path)?).map_err(|error| format!("{path}: {error}"))
-    }
-
     pub(crate) fn get(&self, path: &str) -> Result<Bytes, String> {
         let location = Location::parse(path).map_err(|error| error.to_string())?;
         self.store.peek(&location).ok_or_else(|| format!("a snapshot names {path}, which is not there"))
     }
 
     /// The data files of `snapshot`.
-    pub(crate) fn data_files(
-        &mut self,
-        table: &TableMetadata,
-        snapshot: &Snapshot,
-    ) -> Result<Vec<String>, String> {
+    pub(crate) fn data_files(&mut self, snapshot: &Snapshot) -> Result<Vec<String>, String> {
         let mut files = Vec::new();
-        for manifest in self.manifests_of(table, snapshot)?.iter() {
-            files.extend(self.files_of(manifest)?.iter().cloned());
+        for manifest in self.manifests_of(snapshot)?.iter() {
+            files.extend(self.manifest(&manifest.path)?.files.iter().cloned());
         }
         Ok(files)
     }
 
-    fn manifests_of(
-        &mut self,
-        table: &TableMetadata,
-        snapshot: &Snapshot,
-    ) -> Result<Rc<Vec<String>>, String> {
-        if let Some(manifests) = self.lists.get(snapshot.manifest_list()) {
+    /// The manifests of `snapshot`.
+    pub(crate) fn manifests_of(&mut self, snapshot: &Snapshot) -> Result<Rc<Vec<Listed>>, String> {
+        let path = snapshot.manifest_list();
+        if let Some(manifests) = self.lists.get(path) {
             return Ok(Rc::clone(manifests));
         }
-        let read = self.list(table, snapshot)?;
-        let manifests: Rc<Vec<_>> =
-            Rc::new(read.entries().iter().map(|entry| entry.manifest_path.clone()).collect());
-        self.lists.insert(snapshot.manifest_list().to_owned(), Rc::clone(&manifests));
+        let list = avro::read(&self.get(path)?).map_err(|why| format!("{path}: {why}"))?;
+        let listed = |entry: &avro::Datum| {
+            let path = entry.field("manifest_path")?.text()?;
+            Some(Listed { path, spec_id: entry.field("partition_spec_id")?.number()? })
+        };
+        let manifests: Option<Vec<_>> = list.records.iter().map(listed).collect();
+        let manifests = Rc::new(manifests.ok_or_else(|| format!("{path}: an entry names no manifest"))?);
+        self.lists.insert(path.to_owned(), Rc::clone(&manifests));
         Ok(manifests)
     }
 
-    fn files_of(&mut self, manifest: &str) -> Result<Rc<Vec<String>>, String> {
-        if let Some(files) = self.manifests.get(manifest) {
-            return Ok(Rc::clone(files));
+    /// What a manifest holds.
+    pub(crate) fn manifest(&mut self, path: &str) -> Result<Rc<Manifest>, String> {
+        if let Some(manifest) = self.manifests.get(path) {
+            return Ok(Rc::clone(manifest));
         }
-        let read = self.manifest(manifest)?;
-        let alive = read.entries().iter().filter(|entry| entry.is_alive());
-        let files: Rc<Vec<_>> = Rc::new(alive.map(|entry| entry.file_path().to_owned()).collect());
-        self.manifests.insert(manifest.to_owned(), Rc::clone(&files));
-        Ok(files)
+        let read = avro::read(&self.get(path)?).map_err(|why| format!("{path}: {why}"))?;
+        let manifest = Manifest::of(&read).ok_or_else(|| format!("{path}: an entry is none"))?;
+        let manifest = Rc::new(manifest);
+        self.manifests.insert(path.to_owned(), Rc::clone(&manifest));
+        Ok(manifest)
+    }
+}
+
+impl Manifest {
+    fn of(read: &avro::AvroFile) -> Option<Self> {
+        let mut files = Vec::new();
+        for entry in &read.records {
+            if entry.field("status")?.number()? != DELETED {
+                files.push(entry.field("data_file")?.field("file_path")?.text()?);
+            }
+        }
+        let schema_id = std::str::from_utf8(read.metadata.get("schema-id")?).ok()?.parse().ok()?;
+        Some(Self { schema_id, files })
     }
 }
 

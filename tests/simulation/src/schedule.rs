@@ -1,16 +1,22 @@
 //! One schedule: what happens, in the order that the seed says; then calm, the draining, and the account.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use icefall_manifest::BatchManifest;
 use icefall_testkit::Failure;
 
 use crate::account;
 use crate::lie::Lie;
+use crate::operator::batch_of;
 use crate::tally::{Fault, Tally};
 use crate::weather::Part;
 use crate::world::{CLUSTER, DEAD_LETTERS, SettingsText, World};
 
 const SECOND: u64 = 1_000;
 const MINUTE: u64 = 60 * SECOND;
-const HOUR: u64 = 60 * MINUTE;
+pub(crate) const HOUR: u64 = 60 * MINUTE;
 
 /// The least number of events, and of faults that must have struck.
 const EVENTS: usize = 40;
@@ -66,12 +72,16 @@ enum Event {
     Poison,
     Registry,
     UnsetLedger,
+    OldValue,
+    Astray,
     Mend,
     RemoveUnused,
+    Operate,
+    ReplayGivenUp,
 }
 
 /// How often each happens.
-const EVENT_WEIGHTS: [(u64, Event); 27] = [
+const EVENT_WEIGHTS: [(u64, Event); 31] = [
     (170, Event::Produce),
     (260, Event::Write),
     (30, Event::WriteAgain),
@@ -82,12 +92,12 @@ const EVENT_WEIGHTS: [(u64, Event); 27] = [
     (4, Event::ForeignMessage),
     (10, Event::Outage),
     (14, Event::TriggerRecreated),
-    (8, Event::TopicRecreated),
+    (16, Event::TopicRecreated),
     (50, Event::Compact),
     (45, Event::Expire),
     (20, Event::CleanUp),
     (20, Event::ForeignCommit),
-    (30, Event::RollBack),
+    (40, Event::RollBack),
     (10, Event::AddColumn),
     (10, Event::Widen),
     (16, Event::ChangeSpec),
@@ -97,9 +107,47 @@ const EVENT_WEIGHTS: [(u64, Event); 27] = [
     (3, Event::Poison),
     (3, Event::Registry),
     (10, Event::UnsetLedger),
-    (25, Event::Mend),
+    (20, Event::OldValue),
+    (40, Event::Astray),
+    (30, Event::Mend),
     (20, Event::RemoveUnused),
+    (110, Event::Operate),
+    (20, Event::ReplayGivenUp),
 ];
+
+/// What a schedule is rich in, so that what takes several rare events after each other comes about, too.
+#[derive(Clone, Copy, Debug)]
+enum Flavour {
+    /// All of it.
+    Mixed,
+    /// Rollbacks, what they took brought back, and branches led astray: with snapshots that stay.
+    Undone,
+    /// Topics and tables made again, and what operators say about it.
+    Remade,
+}
+
+/// How often each flavour is.
+const FLAVOURS: [(u64, Flavour); 3] = [(60, Flavour::Mixed), (20, Flavour::Undone), (20, Flavour::Remade)];
+
+impl Flavour {
+    /// So many times as often as elsewhere, in percent.
+    const fn percent(self, event: Event) -> u64 {
+        match (self, event) {
+            (Self::Undone, Event::RollBack) => 500,
+            (Self::Undone, Event::Astray | Event::Mend | Event::TriggerRecreated) => 300,
+            (Self::Undone, Event::Operate | Event::OldValue) => 200,
+            (Self::Undone, Event::Expire | Event::Drop) => 10,
+            (Self::Remade, Event::TopicRecreated) => 500,
+            (Self::Remade, Event::Drop | Event::Operate | Event::OldMessage) => 250,
+            (Self::Remade, Event::Astray | Event::OldValue) => 20,
+            _ => 100,
+        }
+    }
+
+    fn weights(self) -> Vec<(u64, Event)> {
+        EVENT_WEIGHTS.map(|(weight, event)| (weight * self.percent(event), event)).to_vec()
+    }
+}
 
 /// Runs the schedule of `seed`.
 #[must_use]
@@ -111,17 +159,12 @@ pub fn run(seed: u64) -> Outcome {
 #[must_use]
 pub fn run_with(seed: u64, lie: Option<Lie>) -> Outcome {
     let mut world = World::new(seed, lie);
-    world.invoke_committer();
-    world.run_to_idle(5 * MINUTE);
-    while world.sim.state().trace.events() < EVENTS || world.sim.state().tally.total() < FAULTS {
-        world.happen();
-        let pause = world.pause();
-        world.run_until(world.sim.now_ms() + pause);
-    }
-    let events = world.sim.state().trace.events();
-    let violation = world.drain().and_then(|()| account::check(&mut world)).err();
-    let violation = world.sim.state().violation.take().or(violation);
-    let sim = std::sync::Arc::clone(&world.sim);
+    // A panic is a process that dies of a record or a message each time it comes: that is one's fault, and no end of
+    // the run, so that the seed is known and the trace is there.
+    let played = catch_unwind(AssertUnwindSafe(|| world.play()));
+    let (events, violation) =
+        played.unwrap_or_else(|panic| (0, Some(format!("PANIC {}", words_of(panic.as_ref())))));
+    let sim = Arc::clone(&world.sim);
     let records = world.kafka.records.len() as u64;
     drop(world);
     let mut state = sim.state();
@@ -131,7 +174,36 @@ pub fn run_with(seed: u64, lie: Option<Lie>) -> Outcome {
     Outcome { seed, events, tally, hash, violation, trace: trace.into_text() }
 }
 
+/// What a panic says.
+fn words_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words")
+}
+
 impl World {
+    /// The whole schedule and the account at its end: how many events there were, and what is wrong.
+    fn play(&mut self) -> (usize, Option<String>) {
+        let flavour = self.sim.rng.weighted(&FLAVOURS).unwrap_or(Flavour::Mixed);
+        self.sim.detail(&format!("a schedule that is {flavour:?}"));
+        let weights = flavour.weights();
+        self.invoke_committer();
+        self.run_to_idle(5 * MINUTE);
+        let mut undone = false;
+        while self.sim.state().trace.events() < EVENTS || self.sim.state().tally.total() < FAULTS {
+            if matches!(flavour, Flavour::Undone) && !undone && self.sim.state().trace.events() > EVENTS / 2 {
+                undone = true;
+                self.undo_and_go_astray(&weights);
+            }
+            self.happen(&weights);
+            let pause = self.pause();
+            self.run_until(self.sim.now_ms() + pause);
+        }
+        let events = self.sim.state().trace.events();
+        let wrong = self.drain().and_then(|()| account::check(self)).err();
+        let violation = self.sim.state().violation.take().or(wrong);
+        (events, violation)
+    }
+
     /// Mostly a moment, so that things overlap.
     fn pause(&self) -> u64 {
         let rng = &self.sim.rng;
@@ -142,9 +214,52 @@ impl World {
         range.map_or(0, |(start, end)| rng.within(start..end))
     }
 
+    /// What has to follow each other, and hardly would by chance: rows are rolled back, then brought back by a rewind or
+    /// left behind by what is committed next, and then the branch is set where the ledger does not stand.
+    fn undo_and_go_astray(&mut self, weights: &[(u64, Event)]) {
+        let index = self.sim.rng.index(self.tables.len());
+        for _ in 0..3 {
+            self.settle_something(index);
+        }
+        if self.roll_back(index) {
+            let name = self.tables.get(index).map_or("", |table| table.name);
+            self.sim.event(&format!("{}: {name}", Fault::RolledBack.text()));
+            self.sim.strike(Fault::RolledBack);
+        }
+        if self.sim.rng.chance(500) {
+            for task in self.rewinds().into_iter().filter(|task| task.table() == Some(index)) {
+                self.invoke_operator(task);
+                self.run_to_idle(5 * MINUTE);
+            }
+        }
+        self.settle_something(index);
+        for _ in 0..self.sim.rng.within(0..4) {
+            self.happen(weights);
+            self.run_until(self.sim.now_ms() + SECOND);
+        }
+        self.table_event_at(Event::Astray, index);
+        self.settle_something(index);
+    }
+
+    /// Records of a table are produced, written and committed, unless something strikes.
+    fn settle_something(&mut self, index: usize) {
+        let topics: Vec<_> = (0..)
+            .zip(&self.kafka.topics)
+            .filter(|(_, topic)| topic.table == index)
+            .map(|(no, _)| no)
+            .collect();
+        for topic in topics {
+            self.produce_to(topic);
+            self.invoke_writer(topic, false, FEW);
+        }
+        self.run_to_idle(MINUTE);
+        self.invoke_committer();
+        self.run_to_idle(5 * MINUTE);
+    }
+
     /// One event. Events that find nothing to do don't count.
-    fn happen(&mut self) {
-        let Some(event) = self.sim.rng.weighted(&EVENT_WEIGHTS) else { return };
+    fn happen(&mut self, weights: &[(u64, Event)]) {
+        let Some(event) = self.sim.rng.weighted(weights) else { return };
         match event {
             Event::Produce => self.produce(),
             Event::Write => {
@@ -162,6 +277,10 @@ impl World {
             }
             Event::Redeliver | Event::Shuffle | Event::OldMessage | Event::ForeignMessage | Event::Poison => {
                 self.queue_event(event);
+            }
+            Event::Operate => self.operate(),
+            Event::ReplayGivenUp => {
+                self.replay_given_up();
             }
             Event::Outage => self.outage(),
             Event::TriggerRecreated | Event::TopicRecreated => self.kafka_event(event),
@@ -202,8 +321,12 @@ impl World {
     }
 
     fn produce(&mut self) {
+        let topic = self.sim.rng.index(self.kafka.topics.len());
+        self.produce_to(topic);
+    }
+
+    fn produce_to(&mut self, topic: usize) {
         let rng = &self.sim.rng;
-        let topic = rng.index(self.kafka.topics.len());
         let Some(described) = self.kafka.topics.get(topic) else { return };
         let (name, partition) = (described.name, rng.index(described.partitions.len()));
         let (count, now) = (rng.within(1..13), self.sim.now_ms());
@@ -293,6 +416,10 @@ impl World {
 
     fn table_event(&mut self, event: Event) {
         let index = self.sim.rng.index(self.tables.len());
+        self.table_event_at(event, index);
+    }
+
+    fn table_event_at(&mut self, event: Event, index: usize) {
         let name = self.tables.get(index).map_or("", |table| table.name);
         let any = if self.sim.rng.chance(200) { DEAD_LETTERS } else { name };
         let (done, fault, on) = match event {
@@ -307,6 +434,11 @@ impl World {
             Event::ChangeSpec => (self.change_spec(index), Fault::SpecChanged, name),
             Event::RemoveUnused => (self.remove_unused(index), Fault::UnusedRemoved, name),
             Event::UnsetLedger => (self.unset_ledger(index), Fault::LedgerUnset, name),
+            Event::OldValue => (self.put_old_value(index), Fault::OldValue, name),
+            Event::Astray => {
+                let fault = self.lead_astray(index);
+                (fault.is_some(), fault.unwrap_or(Fault::Replaced), name)
+            }
             Event::Mend => return self.mend_one(index),
             Event::Drop if self.sim.rng.chance(400) => {
                 (self.make_again(index, true), Fault::LedgerCopied, name)
@@ -333,6 +465,10 @@ impl World {
         self.work_off()?;
         (0..self.tables.len()).for_each(|index| self.mend_one(index));
         self.work_off()?;
+        if self.sim.rng.chance(500) {
+            self.sim.event("operators see to all that waits for them");
+            self.tidy_up()?;
+        }
         self.finish();
         Ok(())
     }
@@ -346,16 +482,17 @@ impl World {
     }
 
     /// Lets writers and committers take turns until only that is left which waits for an operator.
-    fn work_off(&mut self) -> Result<(), String> {
+    pub(crate) fn work_off(&mut self) -> Result<(), String> {
         for _ in 0..MOST_ROUNDS {
             self.invoke_committer();
             self.run_to_idle(HOUR);
-            if self.kafka.is_drained() && self.only_waits() {
+            if self.kafka.is_drained() && self.given_up.is_empty() && self.only_waits() {
                 return Ok(());
             }
             for topic in 0..self.kafka.topics.len() {
                 self.invoke_writer(topic, false, MANY);
             }
+            while self.replay_given_up() {}
             self.run_to_idle(HOUR);
             self.run_until(self.sim.now_ms() + 6 * MINUTE);
         }
@@ -375,17 +512,14 @@ impl World {
     }
 
     /// Whether the batch is for a table whose ledgers are to be mended.
-    fn is_broken(&self, batch: &icefall_manifest::BatchManifest) -> bool {
+    fn is_broken(&self, batch: &BatchManifest) -> bool {
         let name = batch.table.to_string();
         self.broken.keys().any(|index| self.tables.get(*index).is_some_and(|table| table.name == name))
     }
 
     /// Whether all that is queued waits for an operator.
     fn only_waits(&self) -> bool {
-        use icefall_manifest::Message;
-        self.parts.post.waiting().iter().all(|body| match Message::decode(body) {
-            Ok(Message::Batch(batch)) => self.is_broken(&batch) || account::stands_still(self, &batch),
-            _ => false,
-        })
+        let waits = |batch: BatchManifest| self.is_broken(&batch) || account::stands_still(self, &batch);
+        self.parts.post.waiting().iter().all(|body| batch_of(body).is_some_and(waits))
     }
 }

@@ -19,6 +19,7 @@ use crate::lie::Lie;
 use crate::rng::Rng;
 use crate::tally::{Fault, Tally};
 use crate::trace::Trace;
+use crate::watch::{Rewound, Watched};
 use crate::weather::Weather;
 
 /// An environment of a function: what Lambda would keep warm.
@@ -61,6 +62,12 @@ pub(crate) struct State {
     pub(crate) heartbeat_ms: Option<u64>,
     /// When each table that is there was made.
     pub(crate) made_ms: BTreeMap<String, u64>,
+    /// Tables whose column `q` is a long, and since when.
+    pub(crate) wide_since: BTreeMap<String, u64>,
+    /// What commits are looked at by.
+    pub(crate) watched: Watched,
+    /// Rewinds that were committed since somebody looked.
+    pub(crate) rewound: Vec<Rewound>,
     /// The first thing that went wrong on the way.
     pub(crate) violation: Option<String>,
 }
@@ -91,6 +98,9 @@ impl Sim {
             poison: BTreeSet::new(),
             heartbeat_ms: None,
             made_ms: BTreeMap::new(),
+            wide_since: BTreeMap::new(),
+            watched: Watched::default(),
+            rewound: Vec::new(),
             violation: None,
         };
         Arc::new(Self { clock, rng, lie, state: Mutex::new(state) })

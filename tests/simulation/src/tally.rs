@@ -105,6 +105,16 @@ faults! {
     LedgerUnset => "ledger's property unset by somebody",
     /// A table made again with the properties of the one before.
     LedgerCopied => "table made again with another's properties",
+    /// An old value of a ledger's property, put back.
+    OldValue => "old value of a ledger put back",
+    /// REPLACE TABLE.
+    Replaced => "table replaced",
+    /// A branch that is set to a snapshot beside its history.
+    OtherHistory => "branch set to another history",
+    /// A branch that is set to before a rewind.
+    BeforeRewind => "branch set back beyond a rewind",
+    /// A snapshot that was picked from one before a rewind.
+    CherryPicked => "snapshot picked from before a rewind",
     /// Schemas and specs that nothing uses.
     UnusedRemoved => "unused schemas and specs removed",
     /// Another commit between a load and the commit that rests on it.
@@ -119,6 +129,26 @@ faults! {
     ClusterRenamed => "cluster renamed in the settings",
     /// Other settings than before.
     SettingsChanged => "settings changed between two attempts",
+    /// A batch that the mapping stops trying.
+    BatchGivenUp => "Kafka batch given up to a destination",
+    /// Such a batch that somebody invokes the writer with.
+    GivenUpReplayed => "Kafka batch that was given up replayed",
+    /// `stops accept`.
+    StopAccepted => "operator: stop ended, other records accepted",
+    /// `stops discard`.
+    CopiesDiscarded => "operator: stop ended, copies discarded",
+    /// `quarantine release`.
+    Released => "operator: batch released from quarantine",
+    /// `quarantine discard`.
+    EntryDiscarded => "operator: quarantined batch discarded",
+    /// `replay`.
+    LettersReplayed => "operator: dead letters replayed",
+    /// `ledger rewind`.
+    Rewound => "operator: ledger rewound after a rollback",
+    /// `ledger restore`.
+    LedgerRestored => "operator: lost ledger restored",
+    /// A command that ends without its answer.
+    CommandFailed => "operator's command failed or died",
     /// A commit that the catalog refused because of another one.
     RealConflict => "commit lost a race",
 }
@@ -133,6 +163,8 @@ pub struct Tally {
     pub faults: BTreeMap<Fault, u64>,
     /// Where processes died.
     pub crashes: BTreeSet<CrashPoint>,
+    /// Which calls processes make: which function, which call.
+    pub kinds: BTreeSet<(&'static str, &'static str)>,
     /// How many records were produced.
     pub records: u64,
     /// How many calls were made through the ports.
@@ -159,12 +191,23 @@ impl Tally {
         self.faults.values().sum()
     }
 
+    /// The calls before which, or after which, no process ever died.
+    #[must_use]
+    pub fn survived(&self) -> Vec<(&'static str, &'static str)> {
+        let died = |kind: &(&str, &str), at: &str| {
+            self.crashes.iter().any(|(role, call, _, moment)| (*role, *call) == *kind && *moment == at)
+        };
+        let kinds = self.kinds.iter().filter(|kind| !died(kind, "before") || !died(kind, "after"));
+        kinds.copied().collect()
+    }
+
     /// Adds those of another schedule.
     pub fn add(&mut self, other: &Self) {
         for (fault, count) in &other.faults {
             *self.faults.entry(*fault).or_default() += count;
         }
         self.crashes.extend(&other.crashes);
+        self.kinds.extend(&other.kinds);
         self.records += other.records;
         self.calls += other.calls;
         self.invocations += other.invocations;

@@ -81,8 +81,8 @@ impl Weather {
         self.outages.push((part, failure, until_ms));
     }
 
-    /// How the next call of `part` fares.
-    pub(crate) fn course(&self, rng: &Rng, part: Part, call: &str, now_ms: u64) -> Course {
+    /// How the next call of `part` fares. What few calls come from fails more often, or it hardly would.
+    pub(crate) fn course(&self, rng: &Rng, part: Part, call: &str, is_rare: bool, now_ms: u64) -> Course {
         let quick = Course {
             effect_after_ms: Some(rng.within(1..15)),
             answer_after_ms: rng.within(16..30),
@@ -111,6 +111,7 @@ impl Weather {
             "send" | "delete" => self.per_thousand * 3,
             _ => self.per_thousand,
         };
+        let rate = if is_rare { (rate * 3).min(400) } else { rate };
         if rng.chance(rate) { faulty(rng, call, quick) } else { quick }
     }
 }

@@ -16,7 +16,7 @@ use crate::kafka::Kafka;
 use crate::lie::Lie;
 use crate::ports::now;
 use crate::post::Post;
-use crate::process::Processes;
+use crate::process::{GivenUp, Processes};
 use crate::readers::Readers;
 use crate::record::RecordNo;
 use crate::sim::Sim;
@@ -41,6 +41,8 @@ pub(crate) struct World {
     /// Whether records are delivered by way of a schema registry.
     pub(crate) registry: bool,
     pub(crate) ever_switched: bool,
+    /// Batches that the mapping gave up, until somebody replays them.
+    pub(crate) given_up: Vec<GivenUp>,
     /// Tables whose ledgers an operator has to mend, by index.
     pub(crate) broken: BTreeMap<usize, Broken>,
 }
@@ -52,6 +54,10 @@ pub(crate) enum Broken {
     Unset { name: String, value: String },
     /// The table was made with the properties of the one before.
     Copied,
+    /// An old value of a ledger's property was put back.
+    OldValue { name: String, old: String, newest: String },
+    /// The main branch was set to where the ledgers don't stand, and was at `head` before.
+    Astray { head: i64 },
 }
 
 /// The parts that processes reach through their ports.
@@ -77,12 +83,15 @@ pub(crate) struct Table {
     pub(crate) widened_ms: Option<u64>,
     pub(crate) ever_widened: bool,
     pub(crate) drops: usize,
-    /// When it was dropped last.
-    pub(crate) dropped_ms: u64,
     /// Records whose rows an operator rolled back: they must not be seen again.
     pub(crate) rolled_back: BTreeSet<RecordNo>,
-    /// Records that went with a dropped table: they may be missing, and may come anew.
-    pub(crate) excused: BTreeSet<RecordNo>,
+    /// Records that went with a dropped table, or whose rolled-back rows an operator set free: they may be missing, and
+    /// may come anew. Once a writer that was begun at that time or later answers for one, it is missed again.
+    pub(crate) excused: BTreeMap<RecordNo, u64>,
+    /// How many more records than one may stand at an offset of a topic, since an operator said so.
+    pub(crate) beside: BTreeMap<String, usize>,
+    /// Whether an operator may have said that records of it are copies.
+    pub(crate) discards: bool,
 }
 
 /// The name that the cluster has as long as nobody renames it.
@@ -188,9 +197,10 @@ impl World {
             widened_ms: None,
             ever_widened: false,
             drops: 0,
-            dropped_ms: 0,
             rolled_back: BTreeSet::new(),
-            excused: BTreeSet::new(),
+            excused: BTreeMap::new(),
+            beside: BTreeMap::new(),
+            discards: false,
         };
         Self {
             kafka: Kafka::new(&sim.rng, &[("clicks", 0), ("views", 0), ("orders", 1)]),
@@ -204,6 +214,7 @@ impl World {
             foreign_messages: 0,
             registry: false,
             ever_switched: false,
+            given_up: Vec::new(),
             broken: BTreeMap::new(),
         }
     }

@@ -66,19 +66,27 @@ impl Desk {
         }
     }
 
-    /// The entry that `name` means: an id, or `<reason>/<id>` where several have it.
+    /// The entry that `name` means: an id, or `<reason>/<id>` or `<day>/<reason>/<id>` where several have it. A message
+    /// that was put aside and could not be deleted is put aside once more when it comes again, which may be on another day.
     pub(crate) async fn find(&self, name: &str) -> Result<(FiledEntry, Value), CliError> {
-        let (reason, id) = name.rsplit_once('/').map_or((None, name), |(reason, id)| (Some(reason), id));
+        let mut parts = name.rsplitn(3, '/');
+        let (id, reason, day) = (parts.next().unwrap_or_default(), parts.next(), parts.next());
         let all = self.ops.filed(self.lister.as_ref()).await?;
-        let is_meant =
-            |entry: &FiledEntry| entry.id == id && reason.is_none_or(|reason| entry.reason == reason);
-        let mut found = all.into_iter().map(|(entry, _)| entry).filter(is_meant);
-        let Some(entry) = found.next() else { return Err(CliError::NoEntry(name.to_owned())) };
-        let others: Vec<_> = found.map(|entry| entry.reason).collect();
-        if !others.is_empty() {
-            let reasons = format!("{}, {}", entry.reason, others.join(", "));
-            return Err(CliError::Several { id: id.to_owned(), reasons });
-        }
+        let is_meant = |entry: &FiledEntry| {
+            entry.id == id
+                && reason.is_none_or(|reason| entry.reason == reason)
+                && day.is_none_or(|day| entry.day == day)
+        };
+        let found: Vec<_> = all.into_iter().map(|(entry, _)| entry).filter(is_meant).collect();
+        let entry = match found.as_slice() {
+            [] => return Err(CliError::NoEntry(name.to_owned())),
+            [entry] => entry.clone(),
+            several => {
+                let name = |FiledEntry { day, reason, id }: &FiledEntry| format!("{day}/{reason}/{id}");
+                let names = several.iter().map(name).collect::<Vec<_>>().join(", ");
+                return Err(CliError::Several { id: id.to_owned(), names });
+            }
+        };
         let text = self.ops.filed_text(&entry).await?;
         let text = text.ok_or_else(|| CliError::NoEntry(name.to_owned()))?;
         Ok((entry, text))

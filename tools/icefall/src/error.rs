@@ -25,12 +25,12 @@ pub enum CliError {
     #[error("quarantine has no entry {0}; `icefall quarantine list --all` names all that are there")]
     NoEntry(String),
     /// The id is that of several.
-    #[error("quarantine has several entries {id}, for these reasons: {reasons}; name one as <reason>/{id}")]
+    #[error("quarantine has several entries {id}; name one of them in full: {names}")]
     Several {
         /// The id.
         id: String,
-        /// Why each of them is there.
-        reasons: String,
+        /// What each of them is called.
+        names: String,
     },
     /// Somebody decided about it before.
     #[error("{id} was {} already ({})", decided_text(.decision), .decision.because)]

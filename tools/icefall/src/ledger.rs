@@ -10,6 +10,7 @@ use icefall_ledger::{
     property_name,
 };
 use icefall_manifest::{Branch, PipelineId, Source, TableName, TableUuid};
+use icefall_mutations::{Mutation, is};
 use icefall_store::{Location, ObjectStore, StoreError};
 use icefall_tables::{ChangeError, LedgerChange, LedgerStore, Table, history, ident};
 use serde_json::{Value, json};
@@ -48,7 +49,7 @@ struct RestoreLedger<'a> {
 #[async_trait]
 impl LedgerChange for RestoreLedger<'_> {
     async fn make(&self, table: &Table, snapshot: SnapshotMark) -> Result<RoundResult, ChangeError> {
-        if table.read(self.source).is_some() {
+        if table.read(self.source).is_some() && !is(Mutation::RestoreOverwrites) {
             return Err(declined(format!(
                 "the ledger of {} stands in the properties of {}: there is nothing to restore",
                 self.source, table.name

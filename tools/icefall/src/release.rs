@@ -10,6 +10,7 @@ use std::io::Write;
 use iceberg::spec::TableMetadata;
 use icefall_catalog::Snapshots;
 use icefall_manifest::{BatchId, BatchManifest, Message, Release, TableUuid};
+use icefall_mutations::{Mutation, is};
 use icefall_rewrite::{FileCopies, Rewriter};
 use icefall_store::{Decided, FiledEntry};
 use icefall_tables::{REPLAY, ident};
@@ -36,6 +37,9 @@ pub(crate) async fn run(
     let adopted = adopt(desk, &batch, &copies(&text), overruled).await?;
     let (table, records) = (adopted.table.clone(), adopted.record_count());
     let release = Release { overruled: overruled.to_owned(), entry: entry.key() };
+    if is(Mutation::ReleasedUnsent) {
+        desk.decide(&entry, Decided::Released, overruled).await?;
+    }
     let body = desk.ops.enclose(adopted, Some(release)).await?;
     desk.queue.send(&[body]).await?;
     desk.decide(&entry, Decided::Released, overruled).await?;

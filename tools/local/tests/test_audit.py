@@ -46,7 +46,7 @@ def test_what_is_proved_has_its_figures(tmp_path):
     found = audit(stack(), answering(tmp_path, ANSWER, 0), "read_committed")
     assert (found.proved, found.records, found.faults, found.named) == (True, 12, [], [])
     assert found.cpu_seconds >= 0
-    result = Result({}, [], [], {}, found)
+    result = Result({}, [], [], [], {}, found)
     assert result.right
     assert result.as_json()["audit_proved"] is True
     assert result.as_json()["audited_records"] == 12
@@ -56,7 +56,7 @@ def test_what_is_missing_is_named_and_the_demo_is_not_right(tmp_path):
     answer = {**ANSWER, "proved": False, "faults": ["3 are MISSING"], "listed": [*ANSWER["listed"], MISSING]}
     found = audit(stack(), answering(tmp_path, answer, 1), "read_committed")
     assert found.named == ["missing: clicks/3/7-9"]
-    result = Result({}, [], [], {}, found)
+    result = Result({}, [], [], [], {}, found)
     assert not result.right
     assert "icefall audit: missing: clicks/3/7-9" in result.summary()
     assert "NOT every record stands exactly once" in result.summary()

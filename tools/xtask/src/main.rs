@@ -36,7 +36,8 @@ cargo xtask <command>
   test  [--all | --builds] [--kafka embedded|apache|HOST:PORT] [arguments of cargo test]
                                                every test, on a stack of its own; --all: also those that need Java;
                                                --builds: only the release builds by SAM and cargo-lambda
-  simulate [--seeds N] [--seed S] [--sabotage]  writer and committer over parts that fail in every way, from one seed
+  simulate [--seeds N] [--fresh N] [--seed S] [--sabotage]
+                                               writer and committer over parts that fail in every way, from one seed
            [--mutations [--seeds N] [NAME...]]  promises broken on purpose in the shipped code: each has to be noticed
   bench [--json]                               the benchmarks, on release builds
   fuzz  [TARGET...] [--seconds N]              the fuzz targets of tests/fuzz, 60 seconds each

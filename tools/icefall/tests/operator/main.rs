@@ -11,7 +11,7 @@ mod stops;
 use std::time::Duration;
 
 use icefall_cli::CliError;
-use icefall_store::Location;
+use icefall_store::{Location, ObjectStore};
 use icefall_testkit::{Call, Failure, Moment};
 
 use crate::bench::Bench;
@@ -115,6 +115,31 @@ async fn released_twice_it_is_a_duplicate() {
     bench.drain().await.expect("it drains");
     assert_eq!(bench.rows().await, (0..10).collect::<Vec<_>>());
     assert!(bench.queue.is_empty());
+}
+
+/// A message that was put aside and could not be deleted comes again, which may be on another day.
+#[tokio::test]
+async fn what_was_put_aside_on_two_days_is_named_by_its_day() {
+    let bench = of_another_table().await;
+    let id = bench.only_id().await;
+    for key in bench.ops.keys("ops", "quarantine/") {
+        let body = bench.ops.peek(&Location::s3("ops", key.as_str())).expect("it is there");
+        let later =
+            key.split('/').enumerate().map(|(part, text)| if part == 1 { "2031-01-01" } else { text });
+        let later = later.collect::<Vec<_>>().join("/");
+        bench.ops.put(&Location::s3("ops", later), body).await.expect("it puts");
+    }
+    let said = release(&bench, &id, "another-table").await.expect_err("there are two").to_string();
+    let name = format!("2031-01-01/another-table/{id}");
+    assert!(said.contains(&name), "{said}");
+    let ambiguous = release(&bench, &format!("another-table/{id}"), "another-table").await;
+    assert!(matches!(ambiguous, Err(CliError::Several { .. })));
+    release(&bench, &name, "another-table").await.expect("it is the only one of that day");
+    bench.drain().await.expect("it drains");
+    assert_eq!(bench.rows().await, (0..10).collect::<Vec<_>>());
+    release(&bench, &bench.only_id().await, "another-table").await.expect("the other one is left");
+    bench.drain().await.expect("it drains");
+    assert_eq!(bench.rows().await, (0..10).collect::<Vec<_>>(), "which is a duplicate");
 }
 
 #[tokio::test]
