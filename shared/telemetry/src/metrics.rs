@@ -87,7 +87,7 @@ metrics! {
     DataFilesWritten: Counter Count by Table = "Data files that the writer uploaded.";
     BytesWritten: Counter Bytes by Table = "Size of the data files that the writer uploaded.";
     DeadLetters: Counter Count by Table = "Records that no row could be made of. Alarm: producers send what the table can't hold.";
-    BatchesReceived: Counter Count by Table = "Batch manifests that the committer decided about.";
+    BatchesReceived: Counter Count by Table = "Batch manifests that the committer took up, counted before anything is decided about them.";
     BatchesCommitted: Counter Count by Table = "Batch manifests whose records a snapshot settled.";
     RecordsCommitted: Counter Count by Table = "Records that a snapshot settled, as a row or a dead letter.";
     DuplicateBatches: Counter Count by Table = "Batch manifests all of whose records were settled before. Normal after a retry.";
@@ -100,7 +100,7 @@ metrics! {
     QuarantinedMessages: Counter Count by Function = "Messages that can't be decided automatically, kept in the ops bucket with the reason. Alarm: a person decides.";
     SourcesStopped: Counter Count by Table = "Sources that stopped in a table because a record differs from the one settled at its offset. Alarm: a person decides.";
     OldestBatchManifestAge: Highest Milliseconds by Table = "Age of the oldest batch manifest when its round begins: how far commits are behind.";
-    LastSnapshotAge: Highest Milliseconds by Table = "Age of the last snapshot that changed a ledger, when an invocation begins; absent before the first one and while the metadata does not show it. The lowest of all tables is the pipeline's. Alarm when it grows though records come.";
+    LastSnapshotAge: Highest Milliseconds by Table = "Age of the last snapshot that changed a ledger, when an invocation begins; absent before the first one and while the metadata does not show it. The lowest of all tables is the pipeline's, the highest that of the table that waits longest. Alarm when it grows though records come.";
     TableMetadataSize: Highest Bytes by Table = "Size of the catalog's answer that holds the table's metadata, when an invocation begins. Alarm at half the catalog's limit.";
     LedgerObjectsRead: Counter Count by Table = "Ledger segments and index nodes read from the ops bucket. Grows with old or repeated offsets.";
     OutboxEntriesWaiting: Latest Count by Function = "Dead-letter files of all tables that are not in the dead-letter table yet. Alarm when it stays above zero.";

@@ -1,6 +1,6 @@
 //! The parts of the tests that need Java: compiled by the machine's own Maven into `.local/java`, once.
 //!
-//! Only `test --all` asks for them. As with the Python environments, a stamp that is written last says what they
+//! Only `test --all` and `--catalog iceberg` ask for them. As with the Python environments, a stamp that is written last says what they
 //! were made from: the pom and every source file.
 
 use std::fs;
@@ -11,10 +11,10 @@ use crate::java;
 use crate::step::{self, StepFailed};
 
 const INSTALL_JAVA: &str = "install a JDK of version 17 or newer (Debian: apt-get install openjdk-17-jdk-headless) and \
-                            put it on the PATH, or name its folder in JAVA_HOME; or leave out `--all`, without which \
-                            the tests need none";
+                            put it on the PATH, or name its folder in JAVA_HOME; or leave out `--all` and \
+                            `--catalog iceberg`, without which nothing needs it";
 const INSTALL_MAVEN: &str = "install Maven 3.8 or newer (Debian: apt-get install maven) and put `mvn` on the PATH; or \
-                             leave out `--all`, without which the tests need none";
+                             leave out `--all` and `--catalog iceberg`, without which nothing needs it";
 
 /// Compiles the second catalog and the third reader and fetches what they need, if that isn't done.
 pub(crate) fn ensure() -> Result<(), StepFailed> {
