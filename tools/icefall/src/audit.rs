@@ -394,7 +394,9 @@ async fn compare_all(
         next = loaded?;
     }
     let mut all = Tally::new(RUNS_KEPT);
-    tallies.into_values().for_each(|tally| all.absorb(tally));
+    for tally in tallies.into_values() {
+        all.absorb(tally);
+    }
     Ok((all, by_value))
 }
 
@@ -413,7 +415,9 @@ async fn load_next(
             None => None,
         };
         for stretch in &window {
-            of_ledger.iter().for_each(|held| count_rows(held, stretch.partition, &mut holding.rows));
+            if let Some(held) = &of_ledger {
+                count_rows(held, stretch.partition, &mut holding.rows);
+            }
         }
         held.push(of_ledger);
         rows.push(match &holding.columns {
@@ -448,21 +452,21 @@ async fn compare(
 impl Loaded {
     /// What is known of a partition in this window.
     fn known<'a>(&'a self, fixed: &'a Fixed, partition: Partition) -> Known<'a> {
-        let tables = self.held.iter().zip(&self.rows).zip(fixed.letters.iter().zip(&fixed.outboxes));
-        let side = |((held, rows), (letters, outbox)): (
-            (&'a Option<Held>, &'a Option<NamedRows>),
-            (&'a BTreeMap<Partition, Vec<Print>>, &'a Vec<OutboxSpan>),
-        )| Side {
-            standings: held.as_ref().map(|held| held.partition(partition)).unwrap_or_default(),
-            rows: rows
-                .as_ref()
-                .map(|rows| rows.offsets.get(&partition).map(Vec::as_slice).unwrap_or_default()),
-            letters: letters.get(&partition).map(Vec::as_slice).unwrap_or_default(),
-            outbox,
+        let side = |table: usize| {
+            let held = self.held.get(table).and_then(Option::as_ref);
+            let rows = self.rows.get(table).and_then(Option::as_ref);
+            let letters = fixed.letters.get(table).and_then(|letters| letters.get(&partition));
+            let rows = rows.map(|rows| rows.offsets.get(&partition).map(Vec::as_slice).unwrap_or_default());
+            Side {
+                standings: held.map(|held| held.partition(partition)).unwrap_or_default(),
+                rows,
+                letters: letters.map(Vec::as_slice).unwrap_or_default(),
+                outbox: fixed.outboxes.get(table).map(Vec::as_slice).unwrap_or_default(),
+            }
         };
         Known {
             partition,
-            sides: tables.map(side).collect(),
+            sides: (0..self.held.len()).map(side).collect(),
             quarantined: fixed.quarantined.get(&partition).map(Vec::as_slice).unwrap_or_default(),
             highest: fixed.highest.get(&partition).copied(),
             skips_tombstones: fixed.skips_tombstones,

@@ -28,7 +28,7 @@ use super::topic::{Extent, Reader, TopicError, Topics};
 /// How long an answer of the brokers may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a partition may show nothing new before its end.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_mins(1);
 /// How long one look for a record waits.
 const LOOK: Duration = Duration::from_millis(100);
 /// Bytes of records that wait to be looked at, in all partitions of a reader.
@@ -178,12 +178,12 @@ impl Topics for KafkaTopics {
         let mut partitions = BTreeMap::new();
         for extent in extents.iter().filter(|extent| extent.start < extent.end) {
             let number = extent.partition.number();
-            let queue = consumer.split_partition_queue(topic.as_str(), number);
-            let queue = queue.ok_or_else(|| TopicError::NoTopic(topic.clone()))?;
+            let records = consumer.split_partition_queue(topic.as_str(), number);
+            let records = records.ok_or_else(|| TopicError::NoTopic(topic.clone()))?;
             let added = wanted.add_partition_offset(topic.as_str(), number, Start::Offset(extent.start));
             added.map_err(|fault| self.broken(topic, &fault))?;
             let (position, end) = (extent.start, extent.end);
-            partitions.insert(extent.partition, Queue { queue, position, end, ended: false, ahead: None });
+            partitions.insert(extent.partition, Queue { records, position, end, ended: false, ahead: None });
         }
         consumer.assign(&wanted).map_err(|fault| self.broken(topic, &fault))?;
         let fingerprinter = Fingerprinter::default();
@@ -239,7 +239,7 @@ impl ConsumerContext for Context {}
 
 /// A partition's records as they come in.
 struct Queue {
-    queue: PartitionQueue<Context>,
+    records: PartitionQueue<Context>,
     /// The offset that comes next, as far as is known.
     position: i64,
     /// Where the audit ends.
@@ -277,7 +277,7 @@ impl Reader for KafkaReader {
         while !queue.ended && queue.ahead.is_none() && queue.position < end {
             let failed =
                 |position, why| TopicError::Partition { topic: self.topic.clone(), partition, position, why };
-            match queue.queue.poll(LOOK) {
+            match queue.records.poll(LOOK) {
                 Some(Ok(message)) => {
                     let position = message.offset();
                     let seen = seen(&mut self.fingerprinter, &message);

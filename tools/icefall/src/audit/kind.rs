@@ -120,24 +120,13 @@ impl Kind {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub(crate) struct Run {
     pub(crate) kind: Kind,
-    #[serde(serialize_with = "partition_number")]
     pub(crate) partition: Partition,
-    #[serde(serialize_with = "position")]
     pub(crate) first: Offset,
-    #[serde(serialize_with = "position")]
     pub(crate) last: Offset,
     /// How many: offsets without a record lie between them.
     pub(crate) count: u64,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) detail: String,
-}
-
-fn partition_number<S: serde::Serializer>(partition: &Partition, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_i32(partition.number())
-}
-
-fn position<S: serde::Serializer>(offset: &Offset, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_i64(offset.position())
 }
 
 /// How many records of each kind there are, and where, up to a limit of runs for each kind.

@@ -74,7 +74,9 @@ impl<'a> Gone<'a> {
         let mut rows = RowsBySnapshot::new();
         for window in windows(&self.stretches(), OFFSETS_AT_ONCE) {
             let held = self.held(&Wanted::within(window.iter().filter_map(Stretch::offsets))).await?;
-            window.iter().for_each(|stretch| count_rows(&held, stretch.partition, &mut rows));
+            for stretch in &window {
+                count_rows(&held, stretch.partition, &mut rows);
+            }
         }
         Ok(rows)
     }

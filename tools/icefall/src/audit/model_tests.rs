@@ -97,7 +97,9 @@ fn compared(world: &World, at_once: u64) -> Tally {
     let ledgers = world.ledgers.each_ref().map(|ledger| standings(ledger));
     let (letters, quarantined) = (prints(&world.letters), prints(&world.quarantined));
     let mut rows = world.rows.clone();
-    rows.iter_mut().for_each(|rows| rows.sort_unstable());
+    if let Some(rows) = &mut rows {
+        rows.sort_unstable();
+    }
     let rows: Option<Vec<Offset>> = rows.map(|rows| rows.into_iter().map(offset).collect());
     let outbox: Vec<OutboxSpan> = world
         .outbox
