@@ -81,8 +81,12 @@ fn read_table(world: &mut World, index: usize, account: &mut Account) -> Result<
     Ok(())
 }
 
-/// Before a message is let go, the register knows of the ledger that it is let go by.
+/// Before a message is let go, the register knows of the ledger that it is let go by. One that waited until it was parked
+/// is let go by no ledger.
 fn all_registered(world: &World, name: &str, metadata: &TableMetadata) -> Result<(), String> {
+    if world.parts.ops.keys("ops", "quarantine/").iter().any(|key| key.contains("/waited-too-long/")) {
+        return Ok(());
+    }
     for ledger in ledgers(metadata) {
         let id = ledger.id();
         let key = format!("register/{}/{}/{}.json", id.table_uuid, id.branch, id.source);

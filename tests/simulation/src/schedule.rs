@@ -449,6 +449,23 @@ impl World {
             self.sim.event(&format!("{}: {on}", fault.text()));
             self.sim.strike(fault);
         }
+        if done && matches!(event, Event::Widen) && self.sim.rng.chance(400) {
+            self.ask_in_vain(index);
+        }
+    }
+
+    /// What only a table of today takes comes while the catalog can't be asked which one that is.
+    fn ask_in_vain(&mut self, index: usize) {
+        self.run_until(self.sim.now_ms() + 62 * SECOND);
+        self.sim.event("the catalog is down when records come for the widened column");
+        let until = self.sim.now_ms() + 5 * MINUTE;
+        self.sim.state().weather.outage(Part::Catalog, Failure::Unreachable, until);
+        let topics = (0..).zip(&self.kafka.topics).filter(|(_, topic)| topic.table == index);
+        let topics: Vec<_> = topics.map(|(no, _)| no).collect();
+        for topic in topics {
+            self.produce_to(topic);
+            self.invoke_writer(topic, false, FEW);
+        }
     }
 
     /// Faults end. Everything that Kafka holds is delivered, and the queue is worked off.
