@@ -133,11 +133,10 @@ impl Flavour {
     /// So many times as often as elsewhere, in percent.
     const fn percent(self, event: Event) -> u64 {
         match (self, event) {
-            (Self::Undone, Event::RollBack) => 500,
+            (Self::Undone, Event::RollBack) | (Self::Remade, Event::TopicRecreated) => 500,
             (Self::Undone, Event::Astray | Event::Mend | Event::TriggerRecreated) => 300,
             (Self::Undone, Event::Operate | Event::OldValue) => 200,
             (Self::Undone, Event::Expire | Event::Drop) => 10,
-            (Self::Remade, Event::TopicRecreated) => 500,
             (Self::Remade, Event::Drop | Event::Operate | Event::OldMessage) => 250,
             (Self::Remade, Event::Astray | Event::OldValue) => 20,
             _ => 100,
@@ -485,6 +484,7 @@ impl World {
         if self.sim.rng.chance(500) {
             self.sim.event("operators see to all that waits for them");
             self.tidy_up()?;
+            self.restore_in_vain();
         }
         self.finish();
         Ok(())
