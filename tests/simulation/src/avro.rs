@@ -53,10 +53,10 @@ enum Node {
     Double,
     Bytes,
     Fixed(usize),
-    Many(Rc<Node>),
-    Map(Rc<Node>),
-    Union(Rc<[Node]>),
-    Record(Rc<[(Rc<str>, Node)]>),
+    Many(Rc<Self>),
+    Map(Rc<Self>),
+    Union(Rc<[Self]>),
+    Record(Rc<[(Rc<str>, Self)]>),
 }
 
 const MAGIC: [u8; 4] = *b"Obj\x01";

@@ -10,6 +10,7 @@ use icefall_testkit::Failure;
 use crate::sim::{ProcessId, Sim};
 use crate::tally::Fault;
 use crate::weather::{Course, Part};
+use crate::world::DEAD_LETTERS;
 
 /// What a process is: one of the two functions, or an operator's command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -117,7 +118,8 @@ impl Gate {
     fn course(&self, call: &Call<'_>, nth: u32) -> Course {
         let now = self.sim.now_ms();
         let mut state = self.sim.state();
-        let is_rare = self.role == Role::Operator;
+        // Few calls come from operators, and few commits go to the dead-letter table.
+        let is_rare = self.role == Role::Operator || (call.name == "commit" && call.subject == DEAD_LETTERS);
         let course = state.weather.course(&self.sim.rng, call.part, call.name, is_rare, now);
         state.tally.calls += 1;
         state.tally.kinds.insert((self.role.text(), call.name));

@@ -28,6 +28,10 @@ pub fn catch(mutation: Mutation, seeds: Range<u64>) -> Option<Caught> {
     let tried = noted(mutation).into_iter().chain(seeds).zip(1..);
     tried.into_iter().find_map(|(seed, schedules)| {
         let violation = with(mutation, || run(seed)).violation?;
+        // What is found without the mutation was not brought about by it.
+        if run(seed).violation.is_some() {
+            return None;
+        }
         Some(Caught { seed, schedules, violation })
     })
 }

@@ -32,7 +32,9 @@ struct Arguments {
 fn main() -> ExitCode {
     let Some(Arguments { first, count, note, chosen }) = parse(std::env::args().skip(1)) else {
         println!("{USAGE}\n\nNames:");
-        Mutation::ALL.iter().for_each(|mutation| println!("  {}", mutation.name()));
+        for mutation in Mutation::ALL {
+            println!("  {}", mutation.name());
+        }
         return ExitCode::from(2);
     };
     let (begun, mut caught, mut notes) = (Instant::now(), 0, String::new());

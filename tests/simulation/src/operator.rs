@@ -125,6 +125,25 @@ impl World {
         Err(format!("STUCK after {MOST_TASKS} commands: {:?} stand still", self.stopped()))
     }
 
+    /// Somebody restores ledgers that are there: nothing may come of it.
+    fn restore_all(&self) -> Vec<Task> {
+        let mut found = Vec::new();
+        for (table, name) in self.tables.iter().map(|table| table.name).enumerate() {
+            let ledgers = self.metadata(name).map(|metadata| account::ledgers(&metadata)).unwrap_or_default();
+            let sources = ledgers.iter().map(|ledger| ledger.id().source.to_string());
+            found.extend(sources.map(|source| Task::Restore { table, source }));
+        }
+        found
+    }
+
+    /// The same, one after the other.
+    pub(crate) fn restore_in_vain(&mut self) {
+        for task in self.restore_all() {
+            self.invoke_operator(task);
+            self.run_to_idle(HOUR);
+        }
+    }
+
     fn next_to_tidy(&mut self, tried: &mut BTreeSet<Entry>) -> Result<Option<Task>, String> {
         let stops = self.stops();
         if let Some(task) = self.sim.rng.pick(&stops) {

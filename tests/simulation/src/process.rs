@@ -236,7 +236,8 @@ impl World {
         let settings = Arc::new(self.settings.parsed.clone());
         let Reach { clock, catalog, tables, ops_store, queue, entropy, .. } = reach;
         let lister = ops_store as Arc<dyn ObjectLister>;
-        let desk = Desk { catalog, tables, ops, lister, ledgers, queue, clock, entropy, settings };
+        let topics = None;
+        let desk = Desk { catalog, tables, ops, lister, ledgers, queue, topics, clock, entropy, settings };
         let arguments = self.arguments(&task);
         self.sim.event(&format!("operator-{} begins: {task:?}", process.0));
         self.task_begins(&task);

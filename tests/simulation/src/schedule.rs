@@ -133,11 +133,10 @@ impl Flavour {
     /// So many times as often as elsewhere, in percent.
     const fn percent(self, event: Event) -> u64 {
         match (self, event) {
-            (Self::Undone, Event::RollBack) => 500,
+            (Self::Undone, Event::RollBack) | (Self::Remade, Event::TopicRecreated) => 500,
             (Self::Undone, Event::Astray | Event::Mend | Event::TriggerRecreated) => 300,
             (Self::Undone, Event::Operate | Event::OldValue) => 200,
             (Self::Undone, Event::Expire | Event::Drop) => 10,
-            (Self::Remade, Event::TopicRecreated) => 500,
             (Self::Remade, Event::Drop | Event::Operate | Event::OldMessage) => 250,
             (Self::Remade, Event::Astray | Event::OldValue) => 20,
             _ => 100,
@@ -449,6 +448,23 @@ impl World {
             self.sim.event(&format!("{}: {on}", fault.text()));
             self.sim.strike(fault);
         }
+        if done && matches!(event, Event::Widen) && self.sim.rng.chance(400) {
+            self.ask_in_vain(index);
+        }
+    }
+
+    /// What only a table of today takes comes while the catalog can't be asked which one that is.
+    fn ask_in_vain(&mut self, index: usize) {
+        self.run_until(self.sim.now_ms() + 62 * SECOND);
+        self.sim.event("the catalog is down when records come for the widened column");
+        let until = self.sim.now_ms() + 5 * MINUTE;
+        self.sim.state().weather.outage(Part::Catalog, Failure::Unreachable, until);
+        let topics = (0..).zip(&self.kafka.topics).filter(|(_, topic)| topic.table == index);
+        let topics: Vec<_> = topics.map(|(no, _)| no).collect();
+        for topic in topics {
+            self.produce_to(topic);
+            self.invoke_writer(topic, false, FEW);
+        }
     }
 
     /// Faults end. Everything that Kafka holds is delivered, and the queue is worked off.
@@ -468,6 +484,7 @@ impl World {
         if self.sim.rng.chance(500) {
             self.sim.event("operators see to all that waits for them");
             self.tidy_up()?;
+            self.restore_in_vain();
         }
         self.finish();
         Ok(())

@@ -187,6 +187,13 @@ fn change(name: &str, before: &Value, after: &Value, metadata: &TableMetadata) -
     if stood_still && !is_rewound && before.get("segment") != after.get("segment") {
         return Some(format!("UNDECIDED {name} went on, though its source stands still in this table"));
     }
+    let ended = stood_still && after.get("stop").is_some_and(Value::is_null);
+    if ended
+        && operator(metadata) == Some("stops accept")
+        && before.get("incarnation") == after.get("incarnation")
+    {
+        return Some(format!("UNDECIDED {name} took other records for those that it holds"));
+    }
     let is_copy = before.get("table_uuid")?.as_str()? != metadata.uuid().to_string();
     is_copy.then(|| format!("UNDECIDED {name} went on, though it is another table's"))
 }

@@ -121,7 +121,8 @@ impl SettingsChoice {
         let tombstones_skipped = sim.rng.chance(500);
         let text = SettingsText {
             tombstones_skipped,
-            max_messages: 1000,
+            // With one message a round, rounds follow each other in one invocation.
+            max_messages: if sim.rng.chance(250) { 1 } else { 1000 },
             commit_interval_s: sim.rng.within(0..3),
             cluster: CLUSTER,
         };

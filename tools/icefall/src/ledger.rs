@@ -58,7 +58,9 @@ impl LedgerChange for RestoreLedger<'_> {
         let name = property_name(&table.branch, self.source);
         let value = logged(self.desk.tables.as_ref(), table, &name).await?;
         let ledger = Ledger::read(&name, &value, table.uuid())?;
-        table.lineage(&ledger)?;
+        if !is(Mutation::RestoreOverwrites) {
+            table.lineage(&ledger)?;
+        }
         let applied =
             applied(self.desk.catalog.as_ref(), &self.desk.settings.dead_letters, ledger.id()).await?;
         let next = ledger.outbox().next_number();
