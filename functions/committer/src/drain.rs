@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use futures::{StreamExt, stream};
 use icefall_clock::Timestamp;
 use icefall_ledger::{Ledger, LedgerId};
 use icefall_manifest::{Branch, ClusterName, TableName};
@@ -21,6 +22,9 @@ use crate::outbox::{Outboxes, Progress};
 use crate::renewals::Renewals;
 use crate::sweep::{LookedThrough, Sweep};
 use crate::{Ports, round};
+
+/// Ledgers that are looked up in the register side by side, when a process first sees them.
+const REGISTERED_AT_ONCE: usize = 8;
 
 /// Why an invocation ends as failed. What it settled before is settled; what it did not is queued.
 #[derive(Debug, Error)]
@@ -238,14 +242,18 @@ impl Committer {
     /// Ensures the tables, and delivers what an earlier invocation may have left in their outboxes.
     async fn begin(&self, state: &mut State, deadline: Deadline) -> Result<usize, TableFailure> {
         let (loaded, missing) = ensure(&self.ports, &self.tables).await?;
+        let mut ledgers = Vec::new();
         for (name, table) in loaded {
             self.ports.metrics.table_metadata_size(&name, table.answer_bytes);
             let branch = self.branch(&name);
             if let Ok(table) = Table::open(name, branch, table) {
                 self.tell_age(&table);
-                state.keep_outboxes(table.readable_ledgers());
+                let found = table.readable_ledgers();
+                ledgers.extend(found.iter().map(|ledger| (ledger.id().clone(), table.name.to_string())));
+                state.keep_outboxes(found);
             }
         }
+        self.register(ledgers).await;
         match self.outboxes(deadline).progress().await {
             Ok(progress) => state.progress = progress,
             Err(fault) => {
@@ -257,6 +265,17 @@ impl Committer {
         }
         round::deliver(self, state, deadline).await;
         Ok(missing)
+    }
+
+    /// Whoever wrote a ledger may have ended between its commit and the register. A ledger stands where everybody can
+    /// unset it, so the register has to know of it as soon as somebody sees it, whether or not its messages come again.
+    async fn register(&self, ledgers: Vec<(LedgerId, String)>) {
+        let register = |(id, table): (LedgerId, String)| async move {
+            if let Err(fault) = self.ledgers.register(&id, &table).await {
+                warn!(%table, ledger = %id, error = &fault as &dyn std::error::Error, "a ledger can't be registered now; it is tried again at the next invocation");
+            }
+        };
+        stream::iter(ledgers).for_each_concurrent(REGISTERED_AT_ONCE, register).await;
     }
 
     fn tell_age(&self, table: &Table) {

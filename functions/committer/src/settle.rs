@@ -278,11 +278,10 @@ impl Settler<'_> {
                     let detail =
                         "these of its records are copies of settled ones, which an operator discarded";
                     let (reason, copies) = (Quarantined::DiscardedCopy, self.copies(delivery));
-                    let put = match is(Mutation::CopiesDropped) {
-                        true => Ok(()),
-                        false => {
-                            put_records_aside(self.ports, reason, copies, delivery, detail, records).await
-                        }
+                    let put = if is(Mutation::CopiesDropped) {
+                        Ok(())
+                    } else {
+                        put_records_aside(self.ports, reason, copies, delivery, detail, records).await
                     };
                     settled.put_aside(delivery, put);
                 }

@@ -25,6 +25,19 @@ async fn the_register_is_made_good_by_the_next_commit_of_any_source() {
     assert!(now.len() == 2 && now.contains(&entries[0]), "{now:?}");
 }
 
+/// Nothing may come of that table any more, and a property can be unset, and snapshots can expire, as soon as they are there.
+#[tokio::test]
+async fn the_register_is_made_good_by_an_invocation_that_settles_nothing() {
+    let bench = Bench::new().await;
+    bench.send(&bench.batch(records(0, 0..5), Letters::none()).await).await;
+    bench.drain().await.expect("it drains");
+    let entries = bench.ops.keys("ops", "register/");
+    assert!(entries.len() == 1 && bench.ops.remove(&Location::s3("ops", entries[0].as_str())));
+    let bench = bench.restarted();
+    let report = bench.drain().await.expect("there is nothing to do");
+    assert_eq!((report.rounds, bench.ops.keys("ops", "register/")), (0, entries));
+}
+
 /// What was consulted and never written is no ledger that could go missing.
 #[tokio::test]
 async fn a_source_whose_first_batch_is_quarantined_is_not_registered() {
