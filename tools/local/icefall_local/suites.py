@@ -1,7 +1,7 @@
 """The suites of `cargo xtask test`: which there are, and how they are run beside each other.
 
 Rust's tests and those of the tools wait for most of their time, and share nothing but the programs that are built
-before. So they are two lanes: the first one's output is shown as it comes, the second one's when both are through.
+before. So there are three lanes: the first one's output is shown as it comes, the others' when all are through.
 """
 
 from __future__ import annotations
@@ -56,7 +56,14 @@ def lanes(workspace: Workspace, arguments: Sequence[str], *, everything: bool) -
             Suite("tests of the deployment", pytest(workspace.deployment("python"), *promises)),
         ]
     tools = workspace.repository / "tools" / "local" / "tests"
-    return [first, [Suite("tests of the local tools", pytest(sys.executable, tools))]]
+    dying = [tools / name for name in _OF_DYING_FUNCTIONS]
+    others = [*pytest(sys.executable, tools), *(f"--ignore={path}" for path in dying)]
+    second = [Suite("tests of the local tools", others)]
+    return [first, second, [Suite("the functions, dying", pytest(sys.executable, *dying))]]
+
+
+_OF_DYING_FUNCTIONS = ("test_chaos_run.py", "test_crash_points.py")
+"""Those of the tools' tests that take longest: they wait for what dead functions had in hand."""
 
 
 def run(

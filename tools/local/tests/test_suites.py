@@ -29,8 +29,10 @@ def test_with_arguments_only_what_they_select_is_run(tmp_path: Path):
     python = tmp_path / ".local" / "venv-deploy" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch()
-    first, second = lanes(workspace, [], everything=True)
+    first, second, third = lanes(workspace, [], everything=True)
     assert len(first) == 4 and [suite.name for suite in second] == ["tests of the local tools"]
+    left_out = {Path(str(word).removeprefix("--ignore=")) for word in second[0].command if str(word).startswith("--ignore=")}
+    assert left_out and left_out <= {Path(word) for word in third[0].command}, "and run beside them"
 
 
 def test_lanes_run_at_once_and_one_failure_stops_nothing(tmp_path: Path, capfd):
