@@ -341,6 +341,7 @@ impl World {
                 let freed: Vec<_> = table.rolled_back.iter().filter(|no| is_of(no)).copied().collect();
                 for no in freed {
                     table.rolled_back.remove(&no);
+                    table.rewound.insert(no);
                     table.excused.insert(no, if is_whole { now_ms } else { u64::MAX });
                 }
             }

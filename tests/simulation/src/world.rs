@@ -88,6 +88,9 @@ pub(crate) struct Table {
     /// Records that went with a dropped table, or whose rolled-back rows an operator set free: they may be missing, and
     /// may come anew. Once a writer that was begun at that time or later answers for one, it is missed again.
     pub(crate) excused: BTreeMap<RecordNo, u64>,
+    /// Records whose rolled-back rows a rewind set free at any time: of those that were dead letters before, the row has to
+    /// be asked for again.
+    pub(crate) rewound: BTreeSet<RecordNo>,
     /// How many more records than one may stand at an offset of a topic, since an operator said so.
     pub(crate) beside: BTreeMap<String, usize>,
     /// Whether an operator may have said that records of it are copies.
@@ -199,6 +202,7 @@ impl World {
             ever_widened: false,
             drops: 0,
             rolled_back: BTreeSet::new(),
+            rewound: BTreeSet::new(),
             excused: BTreeMap::new(),
             beside: BTreeMap::new(),
             discards: false,
