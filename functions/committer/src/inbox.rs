@@ -10,10 +10,10 @@ use icefall_queue::{Receipt, Received};
 use icefall_store::StoreError;
 use icefall_tables::REPLAY;
 use serde_json::json;
-use tracing::{error, warn};
+use tracing::warn;
 
 use crate::Ports;
-use crate::quarantine::{Reason, put_aside};
+use crate::quarantine::{Reason, put_aside, stands_there};
 use crate::sweep::Sweep;
 
 /// A batch manifest and the message that brought it.
@@ -126,12 +126,11 @@ async fn fetch(ports: &Ports, spilled: &SpilledBatch) -> Result<(BatchManifest, 
 async fn quarantine(ports: &Ports, inbox: &mut Inbox, message: Received, reason: Reason, detail: &str) {
     let raw = Bytes::from(message.body.clone());
     let details = json!({ "error": detail, "what-to-do": reason.advice() });
-    match put_aside(ports, reason, &message.id.0, raw, details).await {
-        Ok(()) => inbox.quarantined.push(message.receipt),
-        Err(store) => {
-            error!(message = %message.id, error = &store as &dyn std::error::Error, "quarantine can't be written; the message stays queued");
-            inbox.waiting += 1;
-        }
+    let put = put_aside(ports, reason, &message.id.0, raw, details).await;
+    if stands_there(&message.id, &put) {
+        inbox.quarantined.push(message.receipt);
+    } else {
+        inbox.waiting += 1;
     }
 }
 

@@ -154,23 +154,11 @@ impl Planner<'_> {
             Verdict::Duplicate(_) if is(Mutation::DuplicateKept) => Fate::Waits { since_ms: u64::MAX },
             Verdict::Duplicate(Evidence::Committed) => Fate::Settled,
             Verdict::Duplicate(Evidence::ThisRound) => Fate::Repeated,
-            Verdict::Trim(free) => match self.trim(batch, free).await {
-                Ok(trimmed) => {
-                    let files = group_of(self.table, &trimmed)?;
-                    plan.accept(round, delivery, Cow::Owned(trimmed), files)?;
-                    Fate::Trimmed
-                }
-                Err(fault) => not_rewritten(fault)?,
-            },
+            Verdict::Trim(free) => self.fate_of_trimmed(plan, round, delivery, free, Fate::Trimmed).await?,
             Verdict::Discard(Discard { free, copies }) if free.is_empty() => Fate::Discarded(copies),
-            Verdict::Discard(Discard { free, copies }) => match self.trim(batch, free).await {
-                Ok(trimmed) => {
-                    let files = group_of(self.table, &trimmed)?;
-                    plan.accept(round, delivery, Cow::Owned(trimmed), files)?;
-                    Fate::Discarded(copies)
-                }
-                Err(fault) => not_rewritten(fault)?,
-            },
+            Verdict::Discard(Discard { free, copies }) => {
+                self.fate_of_trimmed(plan, round, delivery, free, Fate::Discarded(copies)).await?
+            }
             Verdict::Quarantine(reason) => Fate::Quarantine(quarantine_of(&reason), reason.to_string()),
             Verdict::Stop(conflict) => {
                 let since_ms = self.ports.clock.now().unix_ms();
@@ -179,6 +167,25 @@ impl Planner<'_> {
             }
             Verdict::Stopped(stop) => Fate::Waits { since_ms: stop.since_ms },
         })
+    }
+
+    /// Takes in the `free` records of a delivery, whose fate is `accepted` then.
+    async fn fate_of_trimmed(
+        &self,
+        plan: &mut Plan<'_>,
+        round: &mut Round,
+        delivery: &Delivery,
+        free: Free,
+        accepted: Fate,
+    ) -> Result<Fate, TableFailure> {
+        match self.trim(&delivery.batch, free).await {
+            Ok(trimmed) => {
+                let files = group_of(self.table, &trimmed)?;
+                plan.accept(round, delivery, Cow::Owned(trimmed), files)?;
+                Ok(accepted)
+            }
+            Err(fault) => not_rewritten(fault),
+        }
     }
 
     /// The batch manifest with files that can be committed: its own, or new ones.

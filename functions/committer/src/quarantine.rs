@@ -7,6 +7,7 @@
 use bytes::Bytes;
 use icefall_manifest::{BatchManifest, OffsetRun, RecordList};
 use icefall_mutations::{Mutation, is};
+use icefall_queue::MessageId;
 use icefall_store::{Location, QuarantineEntry, StoreError};
 use serde_json::{Value, json};
 use tracing::error;
@@ -123,6 +124,14 @@ pub(crate) async fn put_aside(
     ports.metrics.quarantined(1);
     error!(reason = reason.name(), id, key, "a message was put in quarantine: {}", reason.advice());
     Ok(())
+}
+
+/// Whether a message stands in quarantine now, and can go. If not, the log says why: it stays queued then.
+pub(crate) fn stands_there(message: &MessageId, put: &Result<(), StoreError>) -> bool {
+    if let Err(fault) = put {
+        error!(%message, error = fault as &dyn std::error::Error, "quarantine can't be written; the message stays queued");
+    }
+    put.is_ok()
 }
 
 /// Puts a batch manifest aside, with copies of its data files. A file that is gone already is named.

@@ -21,7 +21,7 @@ use crate::drain::{Committer, State};
 use crate::failure::TableFailure;
 use crate::heartbeat::Watch;
 use crate::inbox::{Delivery, open};
-use crate::quarantine::{Reason, put_aside, put_batch_aside};
+use crate::quarantine::{Reason, put_aside, put_batch_aside, stands_there};
 use crate::settle::{Settled, Settler};
 use crate::suspects::Sorted;
 
@@ -90,15 +90,12 @@ async fn park(
             "what-to-do": Reason::EndedCommitter.advice(),
         });
         let raw = Bytes::from(message.body);
-        match put_aside(&committer.ports, Reason::EndedCommitter, &message.id.0, raw, details).await {
-            Ok(()) => {
-                let_go(committer, state, vec![message.receipt]).await;
-                watch.suspects.forget(&message.id);
-            }
-            Err(fault) => {
-                error!(message = %message.id, error = &fault as &dyn std::error::Error, "quarantine can't be written; the message stays queued");
-                state.report.waiting += 1;
-            }
+        let put = put_aside(&committer.ports, Reason::EndedCommitter, &message.id.0, raw, details).await;
+        if stands_there(&message.id, &put) {
+            let_go(committer, state, vec![message.receipt]).await;
+            watch.suspects.forget(&message.id);
+        } else {
+            state.report.waiting += 1;
         }
     }
     watch.end(committer, begun).await;
@@ -238,11 +235,9 @@ async fn sweep(
         }
         let Some(due) = state.sweep.due(&delivery.message, now) else { continue };
         let detail = crate::inbox::chain(failure);
-        match put_batch_aside(&committer.ports, due.reason, due.copies, delivery, &detail).await {
-            Ok(()) => swept.push(delivery.message.receipt.clone()),
-            Err(fault) => {
-                error!(message = %delivery.message.id, error = &fault as &dyn std::error::Error, "quarantine can't be written; the message stays queued");
-            }
+        let put = put_batch_aside(&committer.ports, due.reason, due.copies, delivery, &detail).await;
+        if stands_there(&delivery.message.id, &put) {
+            swept.push(delivery.message.receipt.clone());
         }
     }
     swept

@@ -23,7 +23,7 @@ use crate::failure::TableFailure;
 use crate::inbox::Delivery;
 use crate::outbox::Progress;
 use crate::plan::{Fate, Plan, Planner, Settlement};
-use crate::quarantine::{Copies, Reason as Quarantined, put_batch_aside, put_records_aside};
+use crate::quarantine::{Copies, Reason as Quarantined, put_batch_aside, put_records_aside, stands_there};
 use crate::renewals::Renewals;
 use crate::sweep::Sweep;
 
@@ -62,13 +62,11 @@ impl Settled {
     }
 
     /// A message goes once it stands in quarantine. One that can't be put there stays queued, and is in no other's way.
-    fn put_aside(&mut self, delivery: &Delivery, put: Result<(), StoreError>) {
-        match put {
-            Ok(()) => self.receipts.push(delivery.message.receipt.clone()),
-            Err(fault) => {
-                error!(message = %delivery.message.id, error = &fault as &dyn std::error::Error, "quarantine can't be written; the message stays queued");
-                self.hold_up();
-            }
+    fn put_aside(&mut self, delivery: &Delivery, put: &Result<(), StoreError>) {
+        if stands_there(&delivery.message.id, put) {
+            self.receipts.push(delivery.message.receipt.clone());
+        } else {
+            self.hold_up();
         }
     }
 }
@@ -283,12 +281,12 @@ impl Settler<'_> {
                     } else {
                         put_records_aside(self.ports, reason, copies, delivery, detail, records).await
                     };
-                    settled.put_aside(delivery, put);
+                    settled.put_aside(delivery, &put);
                 }
                 Fate::Quarantine(reason, detail) => {
                     let copies = self.copies(delivery);
                     let put = put_batch_aside(self.ports, *reason, copies, delivery, detail).await;
-                    settled.put_aside(delivery, put);
+                    settled.put_aside(delivery, &put);
                 }
             }
             self.renewals.forget(delivery.batch.id);
@@ -306,7 +304,7 @@ impl Settler<'_> {
         };
         let detail = "its source stands still in this table, and no operator has decided how to go on";
         let put = put_batch_aside(self.ports, due.reason, due.copies, delivery, detail).await;
-        settled.put_aside(delivery, put);
+        settled.put_aside(delivery, &put);
     }
 
     /// A message of which something can't be read now stays queued, or is parked when the queue would drop it soon.
@@ -317,7 +315,7 @@ impl Settler<'_> {
             return;
         };
         let put = put_batch_aside(self.ports, due.reason, due.copies, delivery, detail).await;
-        settled.put_aside(delivery, put);
+        settled.put_aside(delivery, &put);
     }
 
     fn copies(&self, delivery: &Delivery) -> Copies {
