@@ -24,6 +24,7 @@ mod discard;
 mod error;
 mod ledger;
 mod list;
+mod live_files;
 mod release;
 mod replay;
 mod show;

@@ -8,10 +8,9 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 
 use chrono::DateTime;
-use iceberg::spec::{ManifestContentType, ManifestList, TableMetadata};
+use iceberg::spec::{ManifestContentType, ManifestFile, TableMetadata};
 use icefall_catalog::Snapshots;
 use icefall_convert::Converter;
 use icefall_datafile::{FileFormat, NewDataFile, read_as};
@@ -22,11 +21,12 @@ use icefall_manifest::{
 };
 use icefall_records::fingerprint::{Time, compute};
 use icefall_records::{Form, Payload};
-use icefall_store::{Location, file_io};
+use icefall_store::Location;
 use icefall_tables::{REPLAY, Table, TableError, ident};
 use serde::Serialize;
 
 use crate::dead_letters::{Letter, letters};
+use crate::live_files::live_files;
 use crate::{CliError, Desk, ReplayArguments};
 
 /// Records in one message.
@@ -171,16 +171,9 @@ fn say(outcome: &Outcome, dry: bool, json: bool, out: &mut (dyn Write + Send)) -
 /// The data files of the dead-letter table. Rows that somebody deleted from it are replayed as any other.
 pub(crate) async fn data_files(desk: &Desk, metadata: &TableMetadata) -> Result<Vec<String>, CliError> {
     let Some(snapshot) = metadata.current_snapshot() else { return Ok(Vec::new()) };
-    let file_io = file_io(Arc::clone(&desk.tables));
-    let list = file_io.new_input(snapshot.manifest_list())?.read().await?;
-    let list = ManifestList::parse_with_version(&list, metadata.format_version())?;
-    let mut paths = Vec::new();
-    for manifest in list.entries().iter().filter(|manifest| manifest.content == ManifestContentType::Data) {
-        let manifest = manifest.load_manifest(&file_io).await?;
-        let live = manifest.entries().iter().filter(|entry| entry.is_alive());
-        paths.extend(live.map(|entry| entry.file_path().to_owned()));
-    }
-    Ok(paths)
+    let is_data = |manifest: &ManifestFile| manifest.content == ManifestContentType::Data;
+    let live = live_files(desk, metadata, snapshot, is_data).await?;
+    Ok(live.into_iter().map(|(_, entry)| entry.file_path().to_owned()).collect())
 }
 
 async fn replay(

@@ -6,18 +6,15 @@
 //! by their snapshots as long as these are still known.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use arrow::array::cast::AsArray;
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type};
 use bytes::Bytes;
-use iceberg::spec::{
-    ManifestContentType, ManifestList, Operation, PrimitiveLiteral, Schema, SnapshotRef, TableMetadata,
-};
+use iceberg::spec::{ManifestContentType, Operation, PrimitiveLiteral, Schema, SnapshotRef, TableMetadata};
 use icefall_ledger::SequenceNumber;
 use icefall_manifest::{Offset, Partition, Topic};
-use icefall_store::{Location, file_io};
+use icefall_store::Location;
 use icefall_tables::{SOURCES_KEY, Table};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::arrow::{PARQUET_FIELD_ID_META_KEY, ProjectionMask};
@@ -25,6 +22,7 @@ use serde::Serialize;
 
 use super::ledgers::RowsBySnapshot;
 use super::window::Stretch;
+use crate::live_files::live_files;
 use crate::{CliError, Desk};
 
 /// The columns of a table that say which record a row is.
@@ -85,23 +83,17 @@ impl Files {
         let Some(snapshot) = metadata.snapshot_for_ref(table.branch.as_str()) else {
             return Ok(Self::default());
         };
-        let file_io = file_io(Arc::clone(&desk.tables));
-        let list = file_io.new_input(snapshot.manifest_list())?.read().await?;
-        let list = ManifestList::parse_with_version(&list, metadata.format_version())?;
         let mut found = Self::default();
-        for manifest_file in list.entries() {
-            let manifest = manifest_file.load_manifest(&file_io).await?;
-            let live = manifest.entries().iter().filter(|entry| entry.is_alive());
-            if manifest_file.content == ManifestContentType::Deletes {
-                found.delete_files += live.count() as u64;
-                continue;
+        for (content, entry) in live_files(desk, metadata, snapshot, |_| true).await? {
+            match content {
+                ManifestContentType::Deletes => found.delete_files += 1,
+                ManifestContentType::Data => found.files.push(File {
+                    path: entry.file_path().to_owned(),
+                    rows: entry.record_count(),
+                    sequence_number: SequenceNumber(entry.sequence_number().unwrap_or_default()),
+                    offsets: columns.and_then(|columns| bounds(entry.data_file(), columns.offset)),
+                }),
             }
-            found.files.extend(live.map(|entry| File {
-                path: entry.file_path().to_owned(),
-                rows: entry.record_count(),
-                sequence_number: SequenceNumber(entry.sequence_number().unwrap_or_default()),
-                offsets: columns.and_then(|columns| bounds(entry.data_file(), columns.offset)),
-            }));
         }
         Ok(found)
     }
