@@ -243,8 +243,9 @@ async fn sweep(
     swept
 }
 
-/// Parks those of `messages` that the queue would drop soon, opening no other, and gives the others back. Nothing else
-/// can be done with them while the catalog is `gone`.
+/// Parks those of `messages` that the queue would drop soon, opening no other, and gives back what it took of the others.
+/// Nothing else can be done with them while the catalog is `gone`. What an event brought stays hidden for its hold:
+/// its mapping would bring it again at once, for as long as the outage lasts.
 pub(crate) async fn put_old_aside(
     committer: &Committer,
     state: &mut State,
@@ -263,8 +264,9 @@ pub(crate) async fn put_old_aside(
         state.report.waiting += deliveries.len() - swept.len();
         let_go(committer, state, swept).await;
     }
-    let young: Vec<_> = young.into_iter().map(|message| message.receipt).collect();
-    if let Err(fault) = committer.ports.queue.hide(&young, Duration::ZERO).await {
+    let taken = young.into_iter().map(|message| message.receipt);
+    let taken: Vec<_> = taken.filter(|receipt| !state.brought.contains_key(receipt)).collect();
+    if let Err(fault) = committer.ports.queue.hide(&taken, Duration::ZERO).await {
         warn!(
             error = &fault as &dyn std::error::Error,
             "messages can't be given back; they are seen again after the time that they are held for"

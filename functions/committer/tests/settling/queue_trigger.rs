@@ -119,6 +119,22 @@ async fn an_invocation_that_fails_as_a_whole_loses_nothing() {
     assert_eq!(bench.rows().await, bench::keys(0, 0..9));
 }
 
+/// An outage is no reason to be invoked without a pause.
+#[tokio::test]
+async fn without_a_catalog_what_the_event_brought_comes_again_after_one_hold() {
+    let bench = Bench::new().await;
+    bench.send(&bench.batch(records(0, 0..5), Letters::none()).await).await;
+    let brought = polled(&bench).await;
+    bench.send(&bench.batch(records(0, 5..9), Letters::none()).await).await;
+    bench.catalog_faults.outage(Call::LoadTable, Failure::NoConnection);
+    let failed = bench.invoke(event(&brought)).await.expect_err("nobody is there");
+    assert_eq!(lambda_runtime::Diagnostic::from(failed).error_type, "Icefall.CatalogUnreachable");
+    let at_once = polled(&bench).await;
+    assert!(at_once.len() == 1 && at_once[0].id != brought[0].id, "what was taken besides is given back");
+    bench.clock.advance(HOLD);
+    assert!(polled(&bench).await.iter().any(|message| message.id == brought[0].id));
+}
+
 #[tokio::test]
 async fn an_event_that_comes_again_is_a_duplicate() {
     let bench = Bench::new().await;
