@@ -20,6 +20,7 @@ const WITHOUT_DEADLINE: Duration = Duration::from_mins(1);
 /// Until when new work is begun, and when begun work is given up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Deadline {
+    half: Timestamp,
     give_up: Timestamp,
     reserve: Duration,
     platform: Timestamp,
@@ -47,7 +48,7 @@ impl Deadline {
         let left = platform.since(now);
         let ending = (left / 10).min(Duration::from_secs(10));
         let reserve = (left / 4).min(Duration::from_mins(1));
-        Self { give_up: now.plus(left.saturating_sub(ending)), reserve, platform }
+        Self { half: now.plus(left / 2), give_up: now.plus(left.saturating_sub(ending)), reserve, platform }
     }
 
     /// When the platform ends the invocation.
@@ -60,6 +61,14 @@ impl Deadline {
     #[must_use]
     pub(crate) fn allows_work(&self, now: Timestamp) -> bool {
         now.plus(self.reserve) < self.give_up
+    }
+
+    /// Whether rows may still be written anew. Half of the time is kept for what comes after it: the commit, and
+    /// quarantine where that is refused. Otherwise a backlog of old batches would take up invocation after invocation, and
+    /// none would come to an end.
+    #[must_use]
+    pub(crate) fn allows_rewriting(&self, now: Timestamp) -> bool {
+        now < self.half
     }
 
     /// The last moment at which a round should stop gathering messages.
@@ -98,6 +107,8 @@ mod tests {
         let deadline = deadline(60);
         assert!(deadline.allows_work(NOW.plus(Duration::from_secs(38))));
         assert!(!deadline.allows_work(NOW.plus(Duration::from_secs(40))));
+        assert!(deadline.allows_rewriting(NOW.plus(Duration::from_secs(29))));
+        assert!(!deadline.allows_rewriting(NOW.plus(Duration::from_secs(30))));
     }
 
     #[test]

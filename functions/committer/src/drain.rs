@@ -204,7 +204,7 @@ impl Committer {
             Ok(brought)
         };
         match messages {
-            Ok(messages) => round::put_old_aside(self, state, messages, gone).await,
+            Ok(messages) => round::put_old_aside(self, state, messages, gone, deadline).await,
             Err(fault) => {
                 warn!(error = &fault as &dyn std::error::Error, "the commit queue can't be read either");
             }
@@ -322,6 +322,15 @@ impl Committer {
 }
 
 impl State {
+    /// These messages are dealt with, and are not kept in the queue.
+    pub(crate) fn went(&mut self, receipts: &[Receipt]) {
+        self.report.settled += receipts.len();
+        for receipt in receipts {
+            self.brought.remove(receipt);
+            self.suspects.remove(receipt);
+        }
+    }
+
     /// Remembers the ledgers that have something in their outbox.
     pub(crate) fn keep_outboxes(&mut self, ledgers: Vec<Ledger>) {
         for ledger in ledgers {

@@ -13,7 +13,7 @@ use serde_json::json;
 use tracing::warn;
 
 use crate::Ports;
-use crate::quarantine::{Reason, put_aside, stands_there};
+use crate::quarantine::{Reason, let_go, put_aside};
 use crate::sweep::Sweep;
 
 /// A batch manifest and the message that brought it.
@@ -55,7 +55,7 @@ impl Delivery {
 pub(crate) struct Inbox {
     /// By table and branch.
     pub(crate) tables: BTreeMap<(TableName, Branch), Vec<Delivery>>,
-    /// Messages that stand in quarantine and can go.
+    /// Messages that went to quarantine.
     pub(crate) quarantined: Vec<Receipt>,
     /// Messages that stay queued, since what they point to can't be read now.
     pub(crate) waiting: usize,
@@ -127,7 +127,7 @@ async fn quarantine(ports: &Ports, inbox: &mut Inbox, message: Received, reason:
     let raw = Bytes::from(message.body.clone());
     let details = json!({ "error": detail, "what-to-do": reason.advice() });
     let put = put_aside(ports, reason, &message.id.0, raw, details).await;
-    if stands_there(&message.id, &put) {
+    if let_go(ports, &message, &put).await {
         inbox.quarantined.push(message.receipt);
     } else {
         inbox.waiting += 1;

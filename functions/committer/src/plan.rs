@@ -15,6 +15,7 @@ use icefall_mutations::{Mutation, is};
 use icefall_queue::Receipt;
 
 use crate::Ports;
+use crate::deadline::Deadline;
 use crate::failure::TableFailure;
 use crate::inbox::{Delivery, chain};
 use crate::outbox::Progress;
@@ -43,6 +44,8 @@ pub(crate) enum Fate {
     Discarded(RecordList),
     /// It stays queued, since one of its files can't be read now; the text says why.
     HeldUp(String),
+    /// It stays queued, since its rows have to be written anew and this invocation has no time left for that.
+    Later,
     /// It stays queued, since its source stands still in this table, and has for that long.
     Waits {
         /// Since when, in milliseconds since the epoch.
@@ -84,6 +87,7 @@ pub(crate) struct Planner<'p> {
     pub(crate) clusters: &'p [ClusterName],
     pub(crate) progress: &'p Progress,
     pub(crate) table: &'p Table,
+    pub(crate) deadline: Deadline,
 }
 
 impl Planner<'_> {
@@ -140,7 +144,7 @@ impl Planner<'_> {
         Ok(match decide(round, delivery).map_err(LedgerStoreError::from)? {
             Verdict::Commit if is(Mutation::FreeDropped) => Fate::Settled,
             Verdict::Commit => match self.current(batch).await {
-                Ok(current) => {
+                Ok(Some(current)) => {
                     // Looked at before, unless they were written anew.
                     let files = match (&current, files) {
                         (Cow::Borrowed(_), Some(files)) => files,
@@ -149,6 +153,7 @@ impl Planner<'_> {
                     plan.accept(round, delivery, current, files)?;
                     Fate::Committed
                 }
+                Ok(None) => Fate::Later,
                 Err(fault) => not_rewritten(fault)?,
             },
             Verdict::Duplicate(_) if is(Mutation::DuplicateKept) => Fate::Waits { since_ms: u64::MAX },
@@ -179,28 +184,35 @@ impl Planner<'_> {
         accepted: Fate,
     ) -> Result<Fate, TableFailure> {
         match self.trim(&delivery.batch, free).await {
-            Ok(trimmed) => {
+            Ok(Some(trimmed)) => {
                 let files = group_of(self.table, &trimmed)?;
                 plan.accept(round, delivery, Cow::Owned(trimmed), files)?;
                 Ok(accepted)
             }
+            Ok(None) => Ok(Fate::Later),
             Err(fault) => not_rewritten(fault),
         }
     }
 
-    /// The batch manifest with files that can be committed: its own, or new ones.
-    async fn current<'a>(&self, batch: &'a BatchManifest) -> Result<Cow<'a, BatchManifest>, RewriteError> {
+    /// The batch manifest with files that can be committed: its own, or new ones, if there is time to write them.
+    async fn current<'a>(
+        &self,
+        batch: &'a BatchManifest,
+    ) -> Result<Option<Cow<'a, BatchManifest>>, RewriteError> {
         let (metadata, now) = (&self.table.metadata, self.ports.clock.now());
         if !is_stale(metadata, batch, now) {
-            return Ok(Cow::Borrowed(batch));
+            return Ok(Some(Cow::Borrowed(batch)));
         }
         if let Some(renewed) = self.renewals.of(metadata, batch, None, now) {
-            return Ok(Cow::Owned(renewed));
+            return Ok(Some(Cow::Owned(renewed)));
+        }
+        if !self.deadline.allows_rewriting(now) {
+            return Ok(None);
         }
         let renewed = self.rewriter().renew(batch, None).await?;
         self.tell_renewed(batch);
         self.renewals.keep(batch.id, None, renewed.clone());
-        Ok(Cow::Owned(renewed))
+        Ok(Some(Cow::Owned(renewed)))
     }
 
     fn rewriter(&self) -> Rewriter<'_> {
@@ -219,10 +231,14 @@ impl Planner<'_> {
         warn!(table = %self.table.name, batch = %batch.id, made_at_ms = batch.made_at_ms, "its files were written anew: they are old, or of a schema or partition spec that the table has dropped");
     }
 
-    async fn trim(&self, batch: &BatchManifest, free: Free) -> Result<BatchManifest, RewriteError> {
+    /// The batch manifest with files of its `free` records, if there is time to write them.
+    async fn trim(&self, batch: &BatchManifest, free: Free) -> Result<Option<BatchManifest>, RewriteError> {
         let (metadata, now) = (&self.table.metadata, self.ports.clock.now());
         if let Some(trimmed) = self.renewals.of(metadata, batch, Some(&free), now) {
-            return Ok(trimmed);
+            return Ok(Some(trimmed));
+        }
+        if !self.deadline.allows_rewriting(now) {
+            return Ok(None);
         }
         let trimmed = if is_stale(metadata, batch, now) {
             self.tell_renewed(batch);
@@ -232,7 +248,7 @@ impl Planner<'_> {
         };
         info!(table = %self.table.name, batch = %batch.id, free = free.len(), of = batch.record_count(), "trimmed to the records that are not settled yet");
         self.renewals.keep(batch.id, Some(free), trimmed.clone());
-        Ok(trimmed)
+        Ok(Some(trimmed))
     }
 }
 

@@ -7,10 +7,10 @@
 use bytes::Bytes;
 use icefall_manifest::{BatchManifest, OffsetRun, RecordList};
 use icefall_mutations::{Mutation, is};
-use icefall_queue::MessageId;
+use icefall_queue::Received;
 use icefall_store::{Location, QuarantineEntry, StoreError};
 use serde_json::{Value, json};
-use tracing::error;
+use tracing::{error, warn};
 
 use crate::Ports;
 use crate::inbox::{Delivery, chain};
@@ -126,12 +126,18 @@ pub(crate) async fn put_aside(
     Ok(())
 }
 
-/// Whether a message stands in quarantine now, and can go. If not, the log says why: it stays queued then.
-pub(crate) fn stands_there(message: &MessageId, put: &Result<(), StoreError>) -> bool {
+/// Lets a message go that stands in quarantine now, before another is looked at: copies take their time, and whatever ends
+/// an invocation among many of them, the next one must find fewer. Says whether it stands there; if not, the log says
+/// why, and it stays queued.
+pub(crate) async fn let_go(ports: &Ports, message: &Received, put: &Result<(), StoreError>) -> bool {
     if let Err(fault) = put {
-        error!(%message, error = fault as &dyn std::error::Error, "quarantine can't be written; the message stays queued");
+        error!(message = %message.id, error = fault as &dyn std::error::Error, "quarantine can't be written; the message stays queued");
+        return false;
     }
-    put.is_ok()
+    if let Err(fault) = ports.queue.delete(std::slice::from_ref(&message.receipt)).await {
+        warn!(message = %message.id, error = &fault as &dyn std::error::Error, "a message in quarantine can't be deleted; it will come again, into the same entry");
+    }
+    true
 }
 
 /// Puts a batch manifest aside, with copies of its data files. A file that is gone already is named.

@@ -20,8 +20,8 @@ use crate::deadline::Deadline;
 use crate::drain::{Committer, State};
 use crate::failure::TableFailure;
 use crate::heartbeat::Watch;
-use crate::inbox::{Delivery, open};
-use crate::quarantine::{Reason, put_aside, put_batch_aside, stands_there};
+use crate::inbox::{Delivery, chain, open};
+use crate::quarantine::{self, Reason, put_aside, put_batch_aside};
 use crate::settle::{Settled, Settler};
 use crate::suspects::Sorted;
 
@@ -89,10 +89,10 @@ async fn park(
             "rounds": watch.suspects.rounds_alone(&message.id),
             "what-to-do": Reason::EndedCommitter.advice(),
         });
-        let raw = Bytes::from(message.body);
+        let raw = Bytes::from(message.body.clone());
         let put = put_aside(&committer.ports, Reason::EndedCommitter, &message.id.0, raw, details).await;
-        if stands_there(&message.id, &put) {
-            let_go(committer, state, vec![message.receipt]).await;
+        if quarantine::let_go(&committer.ports, &message, &put).await {
+            state.went(&[message.receipt]);
             watch.suspects.forget(&message.id);
         } else {
             state.report.waiting += 1;
@@ -105,7 +105,7 @@ async fn settle_all(committer: &Committer, state: &mut State, messages: Vec<Rece
     state.report.rounds += 1;
     let inbox = open(&committer.ports, messages, state.sweep).await;
     state.report.waiting += inbox.waiting;
-    let_go(committer, state, inbox.quarantined).await;
+    state.went(&inbox.quarantined);
     let clusters = committer.clusters();
     let progress = state.progress.clone();
     let settler = Settler {
@@ -130,7 +130,7 @@ async fn settle_all(committer: &Committer, state: &mut State, messages: Vec<Rece
         if outcome.is_err() && is(Mutation::BadTableBlocks) {
             break;
         }
-        note(committer, state, (table, branch), deliveries, outcome).await;
+        note(committer, state, (table, branch), deliveries, outcome, deadline).await;
     }
     deliver(committer, state, deadline).await;
 }
@@ -184,6 +184,7 @@ async fn note(
     (table, branch): (&TableName, &Branch),
     deliveries: &[Delivery],
     outcome: Result<Settled, TableFailure>,
+    deadline: Deadline,
 ) {
     match outcome {
         Ok(settled) => {
@@ -200,44 +201,52 @@ async fn note(
                 );
             }
             state.keep_outboxes(settled.ledgers);
+            state.went(&settled.quarantined);
             let_go(committer, state, settled.receipts).await;
         }
         Err(failure) => {
             committer.ports.metrics.table_failed(table);
             state.report.failed_tables += 1;
-            let swept = sweep(committer, state, deliveries, &failure).await;
+            let swept = sweep(committer, state, deliveries, &failure, deadline).await;
             state.catalog_is_gone |= failure.is_unreachable();
-            state.report.waiting += deliveries.len() - swept.len();
+            state.report.waiting += deliveries.len() - swept;
             error!(
                 %table,
                 %branch,
-                messages = deliveries.len() - swept.len(),
+                messages = deliveries.len() - swept,
                 error = &failure as &dyn std::error::Error,
                 "the table was not settled; its messages stay queued"
             );
-            let_go(committer, state, swept).await;
         }
     }
 }
 
-/// Parks those messages of a table that could not be settled which the queue would drop soon.
+/// Parks those messages of a table that could not be settled which the queue would drop soon, as many as there is time
+/// for; says how many. What there is no time for is looked at again.
 async fn sweep(
     committer: &Committer,
-    state: &State,
+    state: &mut State,
     deliveries: &[Delivery],
     failure: &TableFailure,
-) -> Vec<Receipt> {
-    let now = committer.ports.clock.now();
-    let mut swept = Vec::new();
+    deadline: Deadline,
+) -> usize {
+    let (ports, detail) = (&committer.ports, chain(failure));
+    let mut swept = 0;
     for delivery in deliveries {
         if is(Mutation::FailureAcknowledged) {
-            swept.push(delivery.message.receipt.clone());
+            let_go(committer, state, vec![delivery.message.receipt.clone()]).await;
+            swept += 1;
+            continue;
         }
+        let now = ports.clock.now();
         let Some(due) = state.sweep.due(&delivery.message, now) else { continue };
-        let detail = crate::inbox::chain(failure);
-        let put = put_batch_aside(&committer.ports, due.reason, due.copies, delivery, &detail).await;
-        if stands_there(&delivery.message.id, &put) {
-            swept.push(delivery.message.receipt.clone());
+        if !deadline.allows_work(now) {
+            break;
+        }
+        let put = put_batch_aside(ports, due.reason, due.copies, delivery, &detail).await;
+        if quarantine::let_go(ports, &delivery.message, &put).await {
+            state.went(std::slice::from_ref(&delivery.message.receipt));
+            swept += 1;
         }
     }
     swept
@@ -251,6 +260,7 @@ pub(crate) async fn put_old_aside(
     state: &mut State,
     messages: Vec<Received>,
     gone: &TableFailure,
+    deadline: Deadline,
 ) {
     let now = committer.ports.clock.now();
     state.report.received += messages.len();
@@ -258,11 +268,10 @@ pub(crate) async fn put_old_aside(
         messages.into_iter().partition(|message| state.sweep.due(message, now).is_some());
     let inbox = open(&committer.ports, old, state.sweep).await;
     state.report.waiting += inbox.waiting + young.len();
-    let_go(committer, state, inbox.quarantined).await;
+    state.went(&inbox.quarantined);
     for deliveries in inbox.tables.values() {
-        let swept = sweep(committer, state, deliveries, gone).await;
-        state.report.waiting += deliveries.len() - swept.len();
-        let_go(committer, state, swept).await;
+        let swept = sweep(committer, state, deliveries, gone, deadline).await;
+        state.report.waiting += deliveries.len() - swept;
     }
     let taken = young.into_iter().map(|message| message.receipt);
     let taken: Vec<_> = taken.filter(|receipt| !state.brought.contains_key(receipt)).collect();
@@ -279,11 +288,7 @@ async fn let_go(committer: &Committer, state: &mut State, receipts: Vec<Receipt>
     if receipts.is_empty() {
         return;
     }
-    state.report.settled += receipts.len();
-    for receipt in &receipts {
-        state.brought.remove(receipt);
-        state.suspects.remove(receipt);
-    }
+    state.went(&receipts);
     if let Err(fault) = committer.ports.queue.delete(&receipts).await {
         warn!(
             error = &fault as &dyn std::error::Error,

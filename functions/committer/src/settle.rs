@@ -10,10 +10,10 @@ use std::time::Duration;
 use iceberg::spec::TableMetadata;
 use icefall_catalog::{Commit, CommitOutcome, LoadedTable, Reason, Snapshots};
 use icefall_ledger::{Ledger, Lineage, RoundResult};
-use icefall_manifest::{Branch, ClusterName, Source, TableName};
+use icefall_manifest::{Branch, ClusterName, RecordList, Source, TableName};
 use icefall_mutations::{Mutation, is};
 use icefall_queue::Receipt;
-use icefall_store::{StoreError, file_io};
+use icefall_store::file_io;
 use icefall_tables::{Append, AppendBuilder, LedgerStore, LedgerStoreError, Table, ident, summary};
 use tracing::{error, info, warn};
 
@@ -23,9 +23,9 @@ use crate::failure::TableFailure;
 use crate::inbox::Delivery;
 use crate::outbox::Progress;
 use crate::plan::{Fate, Plan, Planner, Settlement};
-use crate::quarantine::{Copies, Reason as Quarantined, put_batch_aside, put_records_aside, stands_there};
+use crate::quarantine::{Copies, Reason as Quarantined, let_go, put_batch_aside, put_records_aside};
 use crate::renewals::Renewals;
-use crate::sweep::Sweep;
+use crate::sweep::{Due, Sweep};
 
 /// Attempts at one table in one round. Conflicts are rare, so more than a few in a row mean a table
 /// that others commit to all the time; the next round goes on.
@@ -45,6 +45,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub(crate) struct Settled {
     /// Messages that can go.
     pub(crate) receipts: Vec<Receipt>,
+    /// Messages that went to quarantine.
+    pub(crate) quarantined: Vec<Receipt>,
     /// Messages that stay queued.
     pub(crate) waiting: usize,
     /// Those of them that stay because something failed that concerns them alone.
@@ -59,15 +61,6 @@ impl Settled {
     fn hold_up(&mut self) {
         self.waiting += 1;
         self.held_up += 1;
-    }
-
-    /// A message goes once it stands in quarantine. One that can't be put there stays queued, and is in no other's way.
-    fn put_aside(&mut self, delivery: &Delivery, put: &Result<(), StoreError>) {
-        if stands_there(&delivery.message.id, put) {
-            self.receipts.push(delivery.message.receipt.clone());
-        } else {
-            self.hold_up();
-        }
     }
 }
 
@@ -133,8 +126,8 @@ impl Settler<'_> {
         is_first: bool,
     ) -> Result<Attempt, TableFailure> {
         let table = self.load(name, branch, deliveries).await?;
-        let Self { ports, ledgers, renewals, clusters, progress, .. } = *self;
-        let planner = Planner { ports, ledgers, renewals, clusters, progress, table: &table };
+        let Self { ports, ledgers, renewals, clusters, progress, deadline, .. } = *self;
+        let planner = Planner { ports, ledgers, renewals, clusters, progress, table: &table, deadline };
         let mut plan = planner.plan(deliveries).await?;
         if !plan.is_changed() {
             return self.carry_out(&table, &plan, false).await.map(Attempt::Done);
@@ -270,23 +263,18 @@ impl Settler<'_> {
                 Fate::Settled | Fate::Repeated => self.ports.metrics.duplicate_skipped(&table.name),
                 Fate::Trimmed => self.ports.metrics.batch_trimmed(&table.name),
                 Fate::Committed => {}
+                Fate::Later => settled.waiting += 1,
                 Fate::Waits { since_ms } => self.wait(&mut settled, delivery, *since_ms).await,
                 Fate::HeldUp(detail) => self.hold_up(&mut settled, delivery, detail).await,
                 Fate::Discarded(records) => {
                     let detail =
                         "these of its records are copies of settled ones, which an operator discarded";
-                    let (reason, copies) = (Quarantined::DiscardedCopy, self.copies(delivery));
-                    let put = if is(Mutation::CopiesDropped) {
-                        Ok(())
-                    } else {
-                        put_records_aside(self.ports, reason, copies, delivery, detail, records).await
-                    };
-                    settled.put_aside(delivery, &put);
+                    let due = Due { reason: Quarantined::DiscardedCopy, copies: self.copies(delivery) };
+                    self.put_aside(&mut settled, delivery, due, detail, Some(records)).await;
                 }
                 Fate::Quarantine(reason, detail) => {
-                    let copies = self.copies(delivery);
-                    let put = put_batch_aside(self.ports, *reason, copies, delivery, detail).await;
-                    settled.put_aside(delivery, &put);
+                    let due = Due { reason: *reason, copies: self.copies(delivery) };
+                    self.put_aside(&mut settled, delivery, due, detail, None).await;
                 }
             }
             self.renewals.forget(delivery.batch.id);
@@ -303,8 +291,7 @@ impl Settler<'_> {
             return;
         };
         let detail = "its source stands still in this table, and no operator has decided how to go on";
-        let put = put_batch_aside(self.ports, due.reason, due.copies, delivery, detail).await;
-        settled.put_aside(delivery, &put);
+        self.put_aside(settled, delivery, due, detail, None).await;
     }
 
     /// A message of which something can't be read now stays queued, or is parked when the queue would drop it soon.
@@ -314,8 +301,34 @@ impl Settler<'_> {
             settled.hold_up();
             return;
         };
-        let put = put_batch_aside(self.ports, due.reason, due.copies, delivery, detail).await;
-        settled.put_aside(delivery, &put);
+        self.put_aside(settled, delivery, due, detail, None).await;
+    }
+
+    /// Puts a message in quarantine, because of some of its `records` or as a whole. One that can't be put there stays
+    /// queued, and is in no other's way; so does one that there is no time for.
+    async fn put_aside(
+        &self,
+        settled: &mut Settled,
+        delivery: &Delivery,
+        Due { reason, copies }: Due,
+        detail: &str,
+        records: Option<&RecordList>,
+    ) {
+        let ports = self.ports;
+        if !self.deadline.allows_work(ports.clock.now()) {
+            settled.waiting += 1;
+            return;
+        }
+        let put = match records {
+            Some(_) if is(Mutation::CopiesDropped) => Ok(()),
+            Some(records) => put_records_aside(ports, reason, copies, delivery, detail, records).await,
+            None => put_batch_aside(ports, reason, copies, delivery, detail).await,
+        };
+        if let_go(ports, &delivery.message, &put).await {
+            settled.quarantined.push(delivery.message.receipt.clone());
+        } else {
+            settled.hold_up();
+        }
     }
 
     fn copies(&self, delivery: &Delivery) -> Copies {

@@ -26,7 +26,7 @@ use icefall_testkit::{
 use lambda_runtime::{Context, LambdaEvent};
 
 use crate::other_engine::{manifests, replace_manifests};
-use crate::slow_catalog::{Hooks, SlowCatalog};
+use crate::slow::{Hooks, SlowCatalog, SlowStore};
 
 pub(crate) const TABLE: &str = "analytics.clicks";
 pub(crate) const DEAD_LETTERS: &str = "icefall.dead_letters";
@@ -128,8 +128,15 @@ pub(crate) struct World {
     pub(crate) metrics: Arc<Metrics>,
     entropy: Arc<SeededEntropy>,
     settings: String,
-    commit_time: Duration,
+    taking: Taking,
     hooks: Hooks,
+}
+
+/// How long parts take for what they do.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taking {
+    commit: Duration,
+    read: Duration,
 }
 
 impl World {
@@ -142,18 +149,23 @@ impl World {
         let catalog = SlowCatalog {
             inner: Arc::clone(catalog) as Arc<dyn Catalog>,
             clock: Arc::clone(clock),
-            commit_time: self.commit_time,
+            commit_time: self.taking.commit,
             hooks: self.hooks.clone(),
         };
-        let faulty = |store: &Arc<FakeStore>, faults: &Arc<Faults>| {
-            Arc::new(FaultyStore::new(Arc::clone(store) as Arc<dyn ObjectStore>, Arc::clone(faults)))
+        let faulty = |store: Arc<dyn ObjectStore>, faults: &Arc<Faults>| {
+            Arc::new(FaultyStore::new(store, Arc::clone(faults)))
+        };
+        let slow = SlowStore {
+            inner: Arc::clone(store) as Arc<dyn ObjectStore>,
+            clock: Arc::clone(clock),
+            read_time: self.taking.read,
         };
         let queue =
             FaultyQueue::new(Arc::clone(queue) as Arc<dyn CommitQueue>, Arc::clone(&self.queue_faults));
         Ports {
             catalog: Arc::new(FaultyCatalog::new(Arc::new(catalog), Arc::clone(&self.catalog_faults))),
-            tables: faulty(store, &self.store_faults),
-            ops: OpsBucket::new(faulty(ops, &self.ops_faults), "ops", ""),
+            tables: faulty(Arc::new(slow), &self.store_faults),
+            ops: OpsBucket::new(faulty(Arc::clone(ops) as Arc<dyn ObjectStore>, &self.ops_faults), "ops", ""),
             queue: Arc::new(queue),
             clock: Arc::clone(clock) as Arc<dyn Clock>,
             entropy: Arc::clone(entropy) as Arc<dyn icefall_clock::Entropy>,
@@ -170,27 +182,34 @@ impl Bench {
     /// With more in the table's declaration.
     pub(crate) async fn declared(more: &str) -> Self {
         let faults = std::array::from_fn(|_| Faults::new());
-        Self::start(settings(&[TABLE], more), Duration::ZERO, faults).await
+        Self::start(settings(&[TABLE], more), Taking::default(), faults).await
     }
 
     /// With these tables.
     pub(crate) async fn of_tables(tables: &[&str]) -> Self {
-        Self::start(settings(tables, ""), Duration::ZERO, std::array::from_fn(|_| Faults::new())).await
+        Self::start(settings(tables, ""), Taking::default(), std::array::from_fn(|_| Faults::new())).await
     }
 
     /// With a catalog that takes that long to commit.
     pub(crate) async fn of_slow_catalog(commit_time: Duration) -> Self {
-        Self::start(settings(&[TABLE], ""), commit_time, std::array::from_fn(|_| Faults::new())).await
+        let taking = Taking { commit: commit_time, ..Taking::default() };
+        Self::start(settings(&[TABLE], ""), taking, std::array::from_fn(|_| Faults::new())).await
+    }
+
+    /// With a store that takes that long to give an object.
+    pub(crate) async fn of_slow_store(read_time: Duration) -> Self {
+        let taking = Taking { read: read_time, ..Taking::default() };
+        Self::start(settings(&[TABLE], ""), taking, std::array::from_fn(|_| Faults::new())).await
     }
 
     /// All parts count their calls together, so that a crash strikes all of them.
     pub(crate) async fn with_shared_faults() -> Self {
         let faults = Faults::new();
-        Self::start(settings(&[TABLE], ""), Duration::ZERO, std::array::from_fn(|_| Arc::clone(&faults)))
+        Self::start(settings(&[TABLE], ""), Taking::default(), std::array::from_fn(|_| Arc::clone(&faults)))
             .await
     }
 
-    async fn start(settings: String, commit_time: Duration, faults: [Arc<Faults>; 4]) -> Self {
+    async fn start(settings: String, taking: Taking, faults: [Arc<Faults>; 4]) -> Self {
         let clock = Arc::new(FakeClock::default());
         let queue = Arc::new(FakeQueue::new(Arc::clone(&clock), VISIBILITY));
         let catalog = Arc::new(FakeCatalog::new(Arc::clone(&clock) as Arc<dyn Clock>));
@@ -211,7 +230,7 @@ impl Bench {
             metrics,
             entropy,
             settings,
-            commit_time,
+            taking,
             hooks: Hooks::default(),
         };
         let bench = Self { committer: world.committer(), world };

@@ -11,11 +11,12 @@ mod lineage;
 mod measures;
 mod merging;
 mod other_engine;
+mod parking;
 mod queue_trigger;
 mod register;
 mod reported;
 mod scale;
-mod slow_catalog;
+mod slow;
 mod suspects;
 
 use std::time::Duration;

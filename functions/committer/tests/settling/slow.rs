@@ -1,15 +1,18 @@
-//! A catalog that takes its time, so that others are faster.
+//! Parts that take their time: a catalog, so that others are faster, and a store.
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use iceberg::{NamespaceIdent, TableIdent};
 use icefall_catalog::{
     Catalog, CatalogError, Commit, CommitOutcome, LoadedTable, Namespace, NewTable, Snapshots,
 };
 use icefall_clock::Clock;
+use icefall_store::{Location, ObjectMeta, ObjectStore, StoreError};
 use icefall_testkit::FakeClock;
 
 /// What others do right before a commit.
@@ -72,5 +75,33 @@ impl Catalog for SlowCatalog {
 
     async fn list_tables(&self, namespace: &NamespaceIdent) -> Result<Vec<TableIdent>, CatalogError> {
         self.inner.list_tables(namespace).await
+    }
+}
+
+/// A store that takes its time to give an object.
+#[derive(Debug)]
+pub(crate) struct SlowStore {
+    pub(crate) inner: Arc<dyn ObjectStore>,
+    pub(crate) clock: Arc<FakeClock>,
+    pub(crate) read_time: Duration,
+}
+
+#[async_trait::async_trait]
+impl ObjectStore for SlowStore {
+    async fn put(&self, location: &Location, body: Bytes) -> Result<(), StoreError> {
+        self.inner.put(location, body).await
+    }
+
+    async fn get(&self, location: &Location) -> Result<Bytes, StoreError> {
+        self.clock.sleep(self.read_time).await;
+        self.inner.get(location).await
+    }
+
+    async fn get_range(&self, location: &Location, range: Range<u64>) -> Result<Bytes, StoreError> {
+        self.inner.get_range(location, range).await
+    }
+
+    async fn head(&self, location: &Location) -> Result<ObjectMeta, StoreError> {
+        self.inner.head(location).await
     }
 }
