@@ -333,6 +333,7 @@ class Job:
         if isinstance(self._generator, TransactionalGenerator):
             figures["isolation"] = self._options.stack.isolation
             figures["aborted_records"] = self._generator.aborted
+            figures["commits_in_doubt"] = self._generator.in_doubt
         if self._restart is not None and self._restart.result is not None:
             figures["broker_down_s"] = self._restart.result.down_s
             figures["broker_recovery_s"] = self._restart.result.recovery_s

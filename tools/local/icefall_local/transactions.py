@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from icefall_local.clickstream import HEADER_VARIANTS, Clickstream, Record
 from icefall_local.expectation import Expectation, ExpectationBuilder
@@ -49,6 +49,8 @@ class TransactionalGenerator:
         self.pace = Pace(plan)
         self.aborted = 0
         """Records that the broker has, of transactions that were aborted."""
+        self.in_doubt = 0
+        """Commits that the client gave up and the broker may have made."""
         self._plan = plan
         self._built = ExpectationBuilder(plan.topic, plan.partitions)
         self._highest = [-1] * plan.partitions
@@ -87,8 +89,10 @@ class TransactionalGenerator:
             except KafkaException as problem:
                 if not problem.args[0].txn_requires_abort():
                     raise
-                self._abort(attempt)
-                continue
+                self._patiently(self._producer.abort_transaction)
+                if not self._was_committed(attempt):
+                    self._aborted(attempt)
+                    continue
             if None in attempt.offsets:
                 raise ProduceFailed(f"a committed transaction lacks records: {attempt.errors[:3]}")
             self._expect(attempt)
@@ -122,8 +126,18 @@ class TransactionalGenerator:
             on_delivery=partial(_note, attempt, number),
         )
 
+    def _was_committed(self, attempt: _Attempt) -> bool:
+        """What the broker did, where the client believes that it has aborted; a commit is only sent when all was taken."""
+        if attempt.errors or (offset := attempt.offsets[0]) is None:
+            return False
+        self.in_doubt += 1
+        return is_committed(self._plan.bootstrap_servers, TopicPartition(self._plan.topic, attempt.records[0].partition, offset))
+
     def _abort(self, attempt: _Attempt) -> None:
         self._patiently(self._producer.abort_transaction)
+        self._aborted(attempt)
+
+    def _aborted(self, attempt: _Attempt) -> None:
         self.aborted += sum(offset is not None for offset in attempt.offsets)
         if self._plan.expects_aborted:
             if attempt.errors:
@@ -158,6 +172,27 @@ class TransactionalGenerator:
         ends = end_offsets(self._plan.bootstrap_servers, self._plan.topic, self._plan.partitions)
         if not all(end > highest + 1 for end, highest in zip(ends, self._highest, strict=True) if highest >= 0):
             raise ProduceFailed(f"the broker's end offsets are {ends}, but records stand up to {self._highest}, then markers")
+
+
+def is_committed(bootstrap_servers: str, record: TopicPartition) -> bool:
+    """Whether who reads committed sees the record at this offset; known once its transaction has ended."""
+    reading = {"isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False}
+    consumer = Consumer({**reading, "bootstrap.servers": bootstrap_servers, "group.id": "icefall-was-it-committed"})
+    deadline = time.monotonic() + _PATIENCE_S
+    try:
+        consumer.assign([record])
+        while time.monotonic() < deadline:
+            message = consumer.poll(1.0)
+            if message is None:
+                continue
+            error, offset = message.error(), message.offset()
+            if error is None:
+                return offset == record.offset
+            if error.code() == KafkaError._PARTITION_EOF and offset > record.offset:
+                return False
+        raise ProduceFailed(f"whether {record} was committed can't be read from the topic in {_PATIENCE_S:.0f} s")
+    finally:
+        consumer.close()
 
 
 def transaction_size(plan: Plan) -> int:

@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from messages import FakeMessage
 from standing_in import lay_out
 
@@ -27,7 +27,7 @@ from icefall_local.mapping_process import invoker
 from icefall_local.readers import read_with_pyiceberg
 from icefall_local.supervisor import Options
 from icefall_local.terminal import Terminal
-from icefall_local.transactions import TransactionalGenerator
+from icefall_local.transactions import TransactionalGenerator, is_committed
 from icefall_local.verify import verify
 from icefall_local.watch import Watcher
 from icefall_local.workspace import Workspace
@@ -59,6 +59,22 @@ def consumed(bootstrap, topic, level, count):
         found += consumer.consume(count - len(found), timeout=0.5)
     consumer.close()
     return found
+
+
+def test_whether_a_transaction_was_committed_is_read_from_the_topic(broker):
+    create_topic(broker, "outcomes", 1)
+    producer = Producer({"bootstrap.servers": broker, "transactional.id": "outcomes"})
+    producer.init_transactions(30)
+    outcomes = [producer.commit_transaction, producer.abort_transaction, producer.commit_transaction, producer.abort_transaction]
+    for end in outcomes:
+        producer.begin_transaction()
+        producer.produce("outcomes", b"one")
+        producer.produce("outcomes", b"two")
+        producer.flush(30)
+        end(30)
+    # A marker stands behind each transaction.
+    places = [TopicPartition("outcomes", 0, 3 * number + record) for number in range(4) for record in (0, 1)]
+    assert [is_committed(broker, place) for place in places] == [True, True, False, False] * 2
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -1,6 +1,7 @@
 """What is expected of transactions, whatever the broker answers: only what it reported, and of what it committed."""
 
 import threading
+from dataclasses import dataclass
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -16,6 +17,13 @@ def retriable():
 
 def abortable():
     return KafkaException(KafkaError(KafkaError.UNKNOWN_PRODUCER_ID, "abort it", txn_requires_abort=True))
+
+
+@dataclass
+class Landed:
+    """The commit was made; the client hears of a failure."""
+
+    told: KafkaException
 
 
 class Delivered:
@@ -55,12 +63,17 @@ class FakeProducer:
         return 0
 
     def commit_transaction(self, _timeout):
-        if self.answers and (answer := self.answers.pop(0)) is not None:
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, Landed):
+            self.end("committed")
+            raise answer.told
+        if answer is not None:
             raise answer
         self.end("committed")
 
     def abort_transaction(self, _timeout):
-        self.end("aborted")
+        if self.open:
+            self.end("aborted")
 
     def end(self, outcome):
         self.log.append((outcome, self.flushed))
@@ -73,6 +86,7 @@ class FakeProducer:
 def generated(monkeypatch, producer, records=8, **changes):
     monkeypatch.setattr(transactions, "Producer", lambda _settings: producer)
     monkeypatch.setattr(transactions, "end_offsets", lambda *_: [producer.offset])
+    monkeypatch.setattr(transactions, "is_committed", lambda _, record: record.offset in producer.of("committed"))
     generator = TransactionalGenerator(Plan("b", "t", 1, records, 0, 1, **changes))
     return generator, generator.run(threading.Event())
 
@@ -107,6 +121,13 @@ def test_a_transaction_that_must_be_aborted_is_done_again_and_expected_once(monk
     producer = FakeProducer([None, abortable()])
     generator, expectation = generated(monkeypatch, producer)
     assert [outcome for outcome, _ in producer.log[:3]] == ["committed", "aborted", "committed"]
+    assert expectation.records["offset"].to_pylist() == producer.of("committed")
+    assert (expectation.records.num_rows, generator.aborted) == (8, len(producer.of("aborted")))
+
+
+def test_a_commit_that_was_made_though_the_client_heard_otherwise_is_not_done_again(monkeypatch):
+    producer = FakeProducer([None, Landed(abortable())])
+    generator, expectation = generated(monkeypatch, producer)
     assert expectation.records["offset"].to_pylist() == producer.of("committed")
     assert (expectation.records.num_rows, generator.aborted) == (8, len(producer.of("aborted")))
 
