@@ -263,7 +263,10 @@ impl Settler<'_> {
                 Fate::Settled | Fate::Repeated => self.ports.metrics.duplicate_skipped(&table.name),
                 Fate::Trimmed => self.ports.metrics.batch_trimmed(&table.name),
                 Fate::Committed => {}
-                Fate::Later => settled.waiting += 1,
+                Fate::Later => {
+                    info!(table = %table.name, batch = %delivery.batch.id, "half of the time is over: its rows are written anew in a later round");
+                    settled.waiting += 1;
+                }
                 Fate::Waits { since_ms } => self.wait(&mut settled, delivery, *since_ms).await,
                 Fate::HeldUp(detail) => self.hold_up(&mut settled, delivery, detail).await,
                 Fate::Discarded(records) => {
@@ -316,6 +319,7 @@ impl Settler<'_> {
     ) {
         let ports = self.ports;
         if !self.deadline.allows_work(ports.clock.now()) {
+            info!(message = %delivery.message.id, "no time is left: it is put in quarantine in a later round");
             settled.waiting += 1;
             return;
         }
