@@ -9,6 +9,7 @@
 //! Nothing here rests on being the only committer. The catalog's compare-and-swap on the metadata
 //! whose ledger was consulted is what makes a commit safe; one committer only makes conflicts rare.
 
+mod carry_out;
 mod collect;
 mod dead_letter_table;
 mod deadline;

@@ -16,13 +16,14 @@ use icefall_queue::{Receipt, Received};
 use serde_json::json;
 use tracing::{error, warn};
 
+use crate::carry_out::Settled;
 use crate::deadline::Deadline;
 use crate::drain::{Committer, State};
 use crate::failure::TableFailure;
 use crate::heartbeat::Watch;
 use crate::inbox::{Delivery, chain, open};
 use crate::quarantine::{self, Reason, put_aside, put_batch_aside};
-use crate::settle::{Settled, Settler};
+use crate::settle::Settler;
 use crate::suspects::Sorted;
 
 /// Tables that are settled at the same time.

@@ -54,7 +54,7 @@ use crate::{AuditArguments, CliError, Desk};
 use compare::{Comparison, Known, Print, Side};
 use files::{Files, NamedRows, OffsetColumns, counted, known};
 use kind::{Kind, Tally};
-use ledgers::{Gone, RowsBySnapshot, count_rows};
+use ledgers::{LedgerWalk, RowsBySnapshot, count_rows};
 use letters::{Letters, letters_of};
 use progress::Progress;
 use quarantined::{Quarantined, quarantined};
@@ -70,7 +70,7 @@ struct Holding<'a> {
     table: Table,
     /// All ledgers in it that are not of this source and branch.
     others: Vec<Ledger>,
-    gone: Option<Gone<'a>>,
+    walk: Option<LedgerWalk<'a>>,
     files: Files,
     columns: Option<OffsetColumns>,
     rows: RowsBySnapshot,
@@ -246,8 +246,8 @@ async fn holdings<'a>(
         }
         // One that has gone missing is an error here, as it is for the committer.
         let ledger = table.ledger(source, &desk.ledgers).await?;
-        let gone = match ledger.newest_segment() {
-            Some(_) => Some(Gone::begin(desk, ledger).await?),
+        let walk = match ledger.newest_segment() {
+            Some(_) => Some(LedgerWalk::begin(desk, ledger).await?),
             None => None,
         };
         let columns = asked.offset_columns.as_deref().filter(|_| is_routed);
@@ -255,7 +255,7 @@ async fn holdings<'a>(
         let columns = columns.map(|named| OffsetColumns::of(schema, named)).transpose()?;
         let files = Files::of(desk, &table, columns.as_ref()).await?;
         let (name, rows) = (table.name.clone(), RowsBySnapshot::new());
-        holdings.push(Holding { name, table, others, gone, files, columns, rows });
+        holdings.push(Holding { name, table, others, walk, files, columns, rows });
     }
     if holdings.is_empty() {
         let topic = &source.topic;
@@ -274,16 +274,16 @@ fn fixed(
     quarantined: &Quarantined,
     mut letters: Letters,
 ) -> (Fixed, Vec<Stretch>) {
-    let ledgers = || holdings.iter().filter_map(|holding| holding.gone.as_ref());
+    let ledgers = || holdings.iter().filter_map(|holding| holding.walk.as_ref());
     let mut highest: BTreeMap<Partition, Offset> = BTreeMap::new();
     let mut whole: BTreeMap<Partition, Range<i64>> = BTreeMap::new();
     let mut widen = |partition: Partition, positions: Range<i64>| {
         let known = whole.entry(partition).or_insert_with(|| positions.clone());
         *known = known.start.min(positions.start)..known.end.max(positions.end);
     };
-    for gone in ledgers() {
-        let lowest = gone.lowest();
-        for (partition, last) in gone.ledger.highest() {
+    for walk in ledgers() {
+        let lowest = walk.lowest();
+        for (partition, last) in walk.ledger.highest() {
             let known = highest.entry(*partition).or_insert(*last);
             *known = (*known).max(*last);
             let first = lowest.get(partition).unwrap_or(last);
@@ -294,7 +294,7 @@ fn fixed(
         widen(*partition, *start..*end);
     }
     let outbox = |holding: &Holding<'_>| {
-        holding.gone.as_ref().map(|gone| letters.under_way(&gone.ledger)).unwrap_or_default()
+        holding.walk.as_ref().map(|walk| letters.under_way(&walk.ledger)).unwrap_or_default()
     };
     let outboxes = holdings.iter().map(outbox).collect();
     let of_table =
@@ -316,12 +316,12 @@ fn fixed(
 fn notes(holdings: &[Holding<'_>], quarantined: &Quarantined) -> Vec<String> {
     let mut notes = Vec::new();
     for holding in holdings {
-        let Some(gone) = &holding.gone else {
+        let Some(walk) = &holding.walk else {
             notes.push(format!("{} holds nothing of this topic yet", holding.name));
             continue;
         };
-        if let Some(stop) = gone.ledger.stop() {
-            let id = stop.id(gone.ledger.id());
+        if let Some(stop) = walk.ledger.stop() {
+            let id = stop.id(walk.ledger.id());
             notes.push(format!("the source stands still in {}: icefall stops show {id}", holding.name));
         }
     }
@@ -410,8 +410,8 @@ async fn load_next(
     let wanted = Wanted::within(window.iter().filter_map(Stretch::offsets));
     let (mut held, mut rows) = (Vec::new(), Vec::new());
     for holding in holdings {
-        let of_ledger = match &mut holding.gone {
-            Some(gone) => Some(gone.held(&wanted).await?),
+        let of_ledger = match &mut holding.walk {
+            Some(walk) => Some(walk.held(&wanted).await?),
             None => None,
         };
         for stretch in &window {
@@ -492,7 +492,7 @@ async fn look_again(
     for (table, _) in load_tables(desk).await? {
         if holdings.iter().any(|holding| holding.name == table.name) {
             let ledger = table.ledger(source, &desk.ledgers).await?;
-            held.push(Gone::begin(desk, ledger).await?.held(&wanted).await?);
+            held.push(LedgerWalk::begin(desk, ledger).await?.held(&wanted).await?);
         }
     }
     let aside = quarantined(desk, source).await?.records;
@@ -519,7 +519,7 @@ async fn count_files(desk: &Desk, holdings: &mut [Holding<'_>]) -> Result<Vec<fi
         for other in std::mem::take(&mut holding.others) {
             let here = other.id().branch == holding.table.branch;
             let into = if here { &mut holding.rows } else { &mut inherited };
-            for (number, rows) in Gone::begin(desk, other).await?.rows().await? {
+            for (number, rows) in LedgerWalk::begin(desk, other).await?.rows().await? {
                 *into.entry(number).or_default() += rows;
             }
         }

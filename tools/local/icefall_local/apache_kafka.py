@@ -14,6 +14,7 @@ import subprocess
 import time
 import uuid
 from pathlib import Path
+from typing import Protocol
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -29,10 +30,20 @@ _JVM = ("-Xms512m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """A run is short: what the optimising compiler costs in the first minute it never gives back."""
 
 
-class ApacheKafka:
-    """A broker and its data; it can be started again on both."""
+class Security(Protocol):
+    """What a broker needs besides to let in only whom it knows."""
 
-    def __init__(self, workspace: Workspace, run: Path, ports: Ports) -> None:
+    def added_to(self, properties: str) -> str:
+        """The broker's settings with those of its other listener."""
+
+    def users(self) -> list[str]:
+        """Arguments of the formatting that make users known."""
+
+
+class ApacheKafka:
+    """A broker and its data; it can be started again on both. `security` adds a listener that asks who is there."""
+
+    def __init__(self, workspace: Workspace, run: Path, ports: Ports, security: Security | None = None) -> None:
         self.part: Part | None = None
         """The process; None while it is meant to be down."""
         self._run = run
@@ -43,7 +54,9 @@ class ApacheKafka:
             f"-Dlog4j2.configurationFile={workspace.repository / 'tools' / 'local' / 'kafka' / 'log4j2.properties'}",
         ]  # fmt: skip
         self._properties = run / "kafka.properties"
-        self._properties.write_text(properties(port, controller_port, run / "kafka"))
+        text = properties(port, controller_port, run / "kafka")
+        self._properties.write_text(text if security is None else security.added_to(text))
+        self._users = [] if security is None else security.users()
         self._starts = 0
 
     def start(self) -> None:
@@ -76,7 +89,7 @@ class ApacheKafka:
     def _format(self) -> None:
         """Makes the data folder that of a new cluster with this one node."""
         tool = [*self._java, "kafka.tools.StorageTool", "format", "--standalone"]
-        command = [*tool, "-t", _cluster_id(), "-c", self._properties]
+        command = [*tool, "-t", _cluster_id(), "-c", self._properties, *self._users]
         part = Part.start("formatting Apache Kafka's data folder", command, self._run / "log" / "kafka-format.log", {})
         try:
             if part.process.wait(READY_SECONDS):

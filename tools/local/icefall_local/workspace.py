@@ -74,6 +74,10 @@ class Workspace:
         """A function's program: in `folder`, or where cargo builds it (`CARGO_TARGET_DIR` is honoured)."""
         return _existing(Path(folder or self._target / "debug") / name)
 
+    def operators_tool_with_tls(self) -> Path:
+        """The operator's program, built so that it can reach Kafka behind TLS."""
+        return _existing(self.local / "kafka-tls" / "icefall")
+
     def operators_tool(self, folder: str = "") -> Path | None:
         """The operator's program, beside the functions; stand-ins for these have none."""
         path = Path(folder or self._target / "debug") / "icefall"

@@ -10,5 +10,5 @@ for folder in (_HERE, _HERE.parent):
 
 from brokers import EVERYTHING  # noqa: E402
 
-collect_ignore = [] if EVERYTHING else ["test_apache_kafka.py", "test_crash_points.py"]
+collect_ignore = [] if EVERYTHING else ["test_apache_kafka.py", "test_audit_signed_in.py", "test_crash_points.py"]
 """Java is only needed by who asks for all tests."""

@@ -5,6 +5,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -55,9 +56,26 @@ pub(crate) fn mutations() -> Result<(), StepFailed> {
     build("Building the fault simulation with promises that can be broken", &MUTATIONS)
 }
 
+/// The operator's tool with TLS for Kafka, which links the machine's OpenSSL and so is nobody's default.
+const WITH_TLS: [&str; 6] = ["build", "--workspace", "--features", "icefall-cli/kafka-tls", "--bin", "icefall"];
+
+/// Builds it and puts it where no later build of the plain one replaces it.
+fn operators_tool_with_tls() -> Result<(), StepFailed> {
+    build("Building the operator's tool with TLS for Kafka (OpenSSL; Debian: libssl-dev)", &WITH_TLS)?;
+    let built = env::current_exe().unwrap_or_default().with_file_name("icefall");
+    let kept = step::repository().join(".local/kafka-tls/icefall");
+    let folder = kept.parent().unwrap_or(&kept);
+    let copied = fs::create_dir_all(folder).and_then(|()| fs::copy(&built, &kept));
+    let failed = |source| StepFailed::new(format!("{}: {source}", kept.display()), "make .local/ writable");
+    copied.map(drop).map_err(failed)
+}
+
 /// Writer, committer and every test, so that nothing compiles while a stack is up. `all`: also the tests that need
-/// Java.
+/// Java, and what they take.
 pub(crate) fn everything_tested(all: bool) -> Result<(), StepFailed> {
+    if all {
+        operators_tool_with_tls()?;
+    }
     functions()?;
     build("Building the tests", &["test", "--workspace", "--no-run"])?;
     if all {

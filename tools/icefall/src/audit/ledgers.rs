@@ -18,17 +18,17 @@ pub(crate) type RowsBySnapshot = BTreeMap<SequenceNumber, u64>;
 
 /// A ledger that is gone through from its lowest offset to its highest.
 #[derive(Debug)]
-pub(crate) struct Gone<'a> {
+pub(crate) struct LedgerWalk<'a> {
     desk: &'a Desk,
     pub(crate) ledger: Ledger,
     tail: Option<Tail>,
 }
 
-impl<'a> Gone<'a> {
+impl<'a> LedgerWalk<'a> {
     pub(crate) async fn begin(desk: &'a Desk, ledger: Ledger) -> Result<Self, CliError> {
-        let mut gone = Self { desk, ledger, tail: None };
-        gone.held(&Wanted::default()).await?;
-        Ok(gone)
+        let mut walk = Self { desk, ledger, tail: None };
+        walk.held(&Wanted::default()).await?;
+        Ok(walk)
     }
 
     /// What it holds of `wanted`.
