@@ -13,9 +13,10 @@ FUNCTIONS = ("writer", "committer")
 
 @cache
 def sources(function: str) -> str:
-    """All of a function's own source, tests left out."""
+    """All of a function's own source, tests and comments left out."""
     files = sorted((REPOSITORY / "functions" / function / "src").rglob("*.rs"))
-    return "\n".join(_without_tests(file) for file in files)
+    lines = (line for file in files for line in _without_tests(file).splitlines())
+    return "\n".join(line for line in lines if not line.lstrip().startswith("//"))
 
 
 def _without_tests(file: Path) -> str:

@@ -68,10 +68,7 @@ impl Settler<'_> {
             Fate::Settled | Fate::Repeated => self.ports.metrics.duplicate_skipped(&table.name),
             Fate::Trimmed => self.ports.metrics.batch_trimmed(&table.name),
             Fate::Committed => {}
-            Fate::Later => {
-                info!(table = %table.name, batch = %delivery.batch.id, "half of the time is over: its rows are written anew in a later round");
-                settled.waiting += 1;
-            }
+            Fate::Later => self.leave(settled, delivery).await,
             Fate::Waits { since_ms } => self.wait(settled, delivery, *since_ms).await,
             Fate::HeldUp(detail) => self.hold_up(settled, delivery, detail).await,
             Fate::Discarded(records) => {
@@ -94,6 +91,18 @@ impl Settler<'_> {
             return;
         };
         let detail = "its source stands still in this table, and no operator has decided how to go on";
+        self.put_aside(settled, delivery, due, detail, None).await;
+    }
+
+    /// A message for which there is no time left stays queued, or is parked when the queue is about to drop it.
+    async fn leave(&self, settled: &mut Settled, delivery: &Delivery) {
+        let due = self.sweep.due(&delivery.message, self.ports.clock.now());
+        let Some(due) = due.filter(|due| due.copies == Copies::WherePossible) else {
+            info!(table = %delivery.batch.table, batch = %delivery.batch.id, "half of the time is over: its rows are written anew in a later round");
+            settled.waiting += 1;
+            return;
+        };
+        let detail = "its rows have to be written anew, and no invocation had the time";
         self.put_aside(settled, delivery, due, detail, None).await;
     }
 

@@ -20,7 +20,6 @@ const WITHOUT_DEADLINE: Duration = Duration::from_mins(1);
 /// Until when new work is begun, and when begun work is given up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Deadline {
-    half: Timestamp,
     give_up: Timestamp,
     reserve: Duration,
     platform: Timestamp,
@@ -48,7 +47,7 @@ impl Deadline {
         let left = platform.since(now);
         let ending = (left / 10).min(Duration::from_secs(10));
         let reserve = (left / 4).min(Duration::from_mins(1));
-        Self { half: now.plus(left / 2), give_up: now.plus(left.saturating_sub(ending)), reserve, platform }
+        Self { give_up: now.plus(left.saturating_sub(ending)), reserve, platform }
     }
 
     /// When the platform ends the invocation.
@@ -63,12 +62,25 @@ impl Deadline {
         now.plus(self.reserve) < self.give_up
     }
 
-    /// Whether rows may still be written anew. Half of the time is kept for what comes after it: the commit, and
-    /// quarantine where that is refused. Otherwise a backlog of old batches would take up invocation after invocation, and
-    /// none would come to an end.
+    /// The deadline of work that may take half of the time that is left. What could go on for longer than an invocation
+    /// lasts must leave time for what comes after it: else each invocation would begin it again, and none would come to
+    /// an end.
     #[must_use]
-    pub(crate) fn allows_rewriting(&self, now: Timestamp) -> bool {
-        now < self.half
+    pub(crate) fn half(&self, now: Timestamp) -> Self {
+        let left = self.give_up.since(now) / 2;
+        Self { give_up: now.plus(left), reserve: self.reserve.min(left / 4), platform: self.platform }
+    }
+
+    /// Whether one more message may still be put in quarantine, when nothing else is begun any more.
+    #[must_use]
+    pub(crate) fn allows_parking(&self, now: Timestamp) -> bool {
+        now.plus(self.reserve / 2) < self.give_up
+    }
+
+    /// Whether begun work is given up.
+    #[must_use]
+    pub(crate) fn is_over(&self, now: Timestamp) -> bool {
+        now >= self.give_up
     }
 
     /// The last moment at which a round should stop gathering messages.
@@ -107,8 +119,19 @@ mod tests {
         let deadline = deadline(60);
         assert!(deadline.allows_work(NOW.plus(Duration::from_secs(38))));
         assert!(!deadline.allows_work(NOW.plus(Duration::from_secs(40))));
-        assert!(deadline.allows_rewriting(NOW.plus(Duration::from_secs(29))));
-        assert!(!deadline.allows_rewriting(NOW.plus(Duration::from_secs(30))));
+        assert!(deadline.allows_parking(NOW.plus(Duration::from_secs(46))));
+        assert!(!deadline.allows_parking(NOW.plus(Duration::from_secs(47))));
+    }
+
+    #[test]
+    fn half_of_the_time_that_is_left_is_for_what_could_take_all_of_it() {
+        let late = NOW.plus(Duration::from_secs(14));
+        let half = deadline(60).half(late);
+        assert!(!half.is_over(NOW.plus(Duration::from_secs(33))), "of 54 seconds 40 are left");
+        assert!(half.is_over(NOW.plus(Duration::from_secs(34))));
+        assert!(half.allows_work(NOW.plus(Duration::from_secs(28))));
+        assert!(!half.allows_work(NOW.plus(Duration::from_secs(29))));
+        assert_eq!(half.platform(), deadline(60).platform());
     }
 
     #[test]

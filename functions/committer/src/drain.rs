@@ -203,8 +203,15 @@ impl Committer {
         } else {
             Ok(brought)
         };
+        let most = self.settings.committer.max_messages.get() as usize;
         match messages {
-            Ok(messages) => round::put_old_aside(self, state, messages, gone, deadline).await,
+            Ok(messages) => {
+                let may_be_more = messages.len() >= most;
+                let left = round::put_old_aside(self, state, messages, gone, deadline).await;
+                if left == 0 && !may_be_more {
+                    self.looked_through.done(self.ports.clock.now());
+                }
+            }
             Err(fault) => {
                 warn!(error = &fault as &dyn std::error::Error, "the commit queue can't be read either");
             }
@@ -241,7 +248,10 @@ impl Committer {
 
     /// Ensures the tables, and delivers what an earlier invocation may have left in their outboxes.
     async fn begin(&self, state: &mut State, deadline: Deadline) -> Result<usize, TableFailure> {
-        let (loaded, missing) = ensure(&self.ports, &self.tables).await?;
+        let clock = self.ports.clock.as_ref();
+        let work = ensure(&self.ports, &self.tables);
+        let ensured = deadline.half(clock.now()).hold(clock, work).await;
+        let (loaded, missing) = ensured.unwrap_or(Err(TableFailure::OutOfTime))?;
         let mut ledgers = Vec::new();
         for (name, table) in loaded {
             self.ports.metrics.table_metadata_size(&name, table.answer_bytes);
@@ -254,6 +264,8 @@ impl Committer {
             }
         }
         self.register(ledgers).await;
+        // What waits in outboxes waits for nobody, and the queue does.
+        let deadline = deadline.half(clock.now());
         match self.outboxes(deadline).progress().await {
             Ok(progress) => state.progress = progress,
             Err(fault) => {

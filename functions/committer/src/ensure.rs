@@ -59,7 +59,8 @@ pub(crate) async fn ensure(
     let mut missing = 0;
     let catalog = ports.catalog.as_ref();
     let looks = wanted.iter().map(|table| async move { (table, look(catalog, table).await) });
-    let mut found = stream::iter(looks).buffered(TABLES_AT_ONCE);
+    // Collected first: a stream that holds the closure itself is not known to be `Send`.
+    let mut found = stream::iter(looks.collect::<Vec<_>>()).buffered(TABLES_AT_ONCE);
     while let Some((table, found)) = found.next().await {
         // One after the other: catalogs don't take well to two that make one namespace.
         let found = match found {

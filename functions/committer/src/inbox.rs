@@ -55,17 +55,25 @@ impl Delivery {
 pub(crate) struct Inbox {
     /// By table and branch.
     pub(crate) tables: BTreeMap<(TableName, Branch), Vec<Delivery>>,
-    /// Messages that went to quarantine.
-    pub(crate) quarantined: Vec<Receipt>,
+    /// Messages that nothing can be settled of. They are put in quarantine when all else is done.
+    pub(crate) foreign: Vec<Foreign>,
     /// Messages that stay queued, since what they point to can't be read now.
     pub(crate) waiting: usize,
 }
 
-/// Opens the messages of a round.
-pub(crate) async fn open(ports: &Ports, messages: Vec<Received>, sweep: Sweep) -> Inbox {
+/// A message that will not become a batch manifest, and why.
+#[derive(Debug)]
+pub(crate) struct Foreign {
+    message: Received,
+    reason: Reason,
+    detail: String,
+}
+
+/// Opens the messages of a round. Of what lies in the ops bucket, `room` bytes at the most are held at a time.
+pub(crate) async fn open(ports: &Ports, messages: Vec<Received>, sweep: Sweep, mut room: u64) -> Inbox {
     let mut inbox = Inbox::default();
     for message in messages {
-        match read(ports, &message).await {
+        match read(ports, &message, &mut room).await {
             Ok((batch, release)) => {
                 let key = (batch.table.clone(), batch.branch.clone());
                 inbox.tables.entry(key).or_default().push(Delivery { batch, release, message });
@@ -73,15 +81,15 @@ pub(crate) async fn open(ports: &Ports, messages: Vec<Received>, sweep: Sweep) -
             Err(Unopened::Unreadable(store)) => {
                 warn!(message = %message.id, error = &store as &dyn std::error::Error, "a spilled batch manifest can't be read now; its message stays queued");
                 match sweep.due(&message, ports.clock.now()) {
-                    Some(due) => quarantine(ports, &mut inbox, message, due.reason, &chain(&store)).await,
+                    Some(due) => {
+                        inbox.foreign.push(Foreign { message, reason: due.reason, detail: chain(&store) });
+                    }
                     None => inbox.waiting += 1,
                 }
             }
-            Err(Unopened::NoBatch(_)) if is(Mutation::ForeignDropped) => {
-                inbox.quarantined.push(message.receipt);
-            }
+            Err(Unopened::NoRoom) => inbox.waiting += 1,
             Err(Unopened::NoBatch(detail)) => {
-                quarantine(ports, &mut inbox, message, Reason::NoBatchManifest, &detail).await;
+                inbox.foreign.push(Foreign { message, reason: Reason::NoBatchManifest, detail });
             }
         }
     }
@@ -89,22 +97,33 @@ pub(crate) async fn open(ports: &Ports, messages: Vec<Received>, sweep: Sweep) -
 }
 
 enum Unopened {
+    /// There is no room for its object in this round.
+    NoRoom,
     /// Its object can't be read at present.
     Unreadable(StoreError),
     /// It will never be a batch manifest.
     NoBatch(String),
 }
 
-async fn read(ports: &Ports, message: &Received) -> Result<(BatchManifest, Option<Release>), Unopened> {
+async fn read(
+    ports: &Ports,
+    message: &Received,
+    room: &mut u64,
+) -> Result<(BatchManifest, Option<Release>), Unopened> {
     match Message::decode(&message.body) {
         Ok(Message::Batch(batch)) => Ok((*batch, None)),
         Ok(Message::Released(batch, release)) => Ok((*batch, Some(release))),
-        Ok(Message::Spilled(spilled)) => fetch(ports, &spilled).await,
+        Ok(Message::Spilled(_)) if *room == 0 => Err(Unopened::NoRoom),
+        Ok(Message::Spilled(spilled)) => fetch(ports, &spilled, room).await,
         Err(fault) => Err(Unopened::NoBatch(chain(&fault))),
     }
 }
 
-async fn fetch(ports: &Ports, spilled: &SpilledBatch) -> Result<(BatchManifest, Option<Release>), Unopened> {
+async fn fetch(
+    ports: &Ports,
+    spilled: &SpilledBatch,
+    room: &mut u64,
+) -> Result<(BatchManifest, Option<Release>), Unopened> {
     let body = match ports.ops.read(&spilled.key).await {
         Ok(body) => body,
         Err(gone @ StoreError::NotFound { .. }) => {
@@ -112,6 +131,7 @@ async fn fetch(ports: &Ports, spilled: &SpilledBatch) -> Result<(BatchManifest, 
         }
         Err(error) => return Err(Unopened::Unreadable(error)),
     };
+    *room = room.saturating_sub(body.len() as u64);
     let text = std::str::from_utf8(&body).map_err(|fault| Unopened::NoBatch(fault.to_string()))?;
     match Message::decode(text) {
         Ok(Message::Batch(batch)) => Ok((*batch, None)),
@@ -123,15 +143,17 @@ async fn fetch(ports: &Ports, spilled: &SpilledBatch) -> Result<(BatchManifest, 
     }
 }
 
-async fn quarantine(ports: &Ports, inbox: &mut Inbox, message: Received, reason: Reason, detail: &str) {
+/// Puts a message in quarantine as it came; gives the message if it stands there now.
+pub(crate) async fn put_foreign_aside(ports: &Ports, foreign: Foreign) -> Option<Receipt> {
+    let Foreign { message, reason, detail } = foreign;
     let raw = Bytes::from(message.body.clone());
     let details = json!({ "error": detail, "what-to-do": reason.advice() });
-    let put = put_aside(ports, reason, &message.id.0, raw, details).await;
-    if let_go(ports, &message, &put).await {
-        inbox.quarantined.push(message.receipt);
+    let put = if is(Mutation::ForeignDropped) {
+        Ok(())
     } else {
-        inbox.waiting += 1;
-    }
+        put_aside(ports, reason, &message.id.0, raw, details).await
+    };
+    let_go(ports, &message, &put).await.then_some(message.receipt)
 }
 
 /// An error and its causes in one line.

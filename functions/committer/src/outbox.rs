@@ -8,6 +8,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use futures::StreamExt;
+use futures::stream;
 use iceberg::TableIdent;
 use iceberg::spec::TableMetadata;
 use icefall_catalog::{Commit, CommitOutcome, LoadedTable, Reason, Snapshots};
@@ -33,9 +35,14 @@ use crate::failure::TableFailure;
 
 /// Attempts at the dead-letter table in one round; what is left goes with the next.
 const MAX_ATTEMPTS: u32 = 10;
+/// Attempts of which the outcome is unknown: see [`crate::settle`].
+const MAX_UNKNOWN: u32 = 3;
 
-/// Dead letters in one commit, so that a flood of them does not outgrow the function's memory.
+/// Dead letters in one commit, and their bytes, so that a flood of them does not outgrow the function's memory.
 const MAX_LETTERS: usize = 100_000;
+const MAX_BYTES: usize = 32 << 20;
+/// Files of dead letters that are read at the same time.
+const READS_AT_ONCE: usize = 8;
 
 /// Why an outbox's entry can't be read.
 #[derive(Debug, Error)]
@@ -106,25 +113,52 @@ pub(crate) struct Outboxes<'a> {
 #[derive(Default)]
 struct Mail {
     letters: Vec<DeadLetter>,
+    bytes: usize,
     through: BTreeMap<LedgerId, EntryNumber>,
+}
+
+impl Mail {
+    fn add(&mut self, Letters { letters, bytes }: Letters) {
+        self.letters.extend(letters);
+        self.bytes += bytes;
+    }
+
+    fn is_full(&self) -> bool {
+        self.letters.len() >= MAX_LETTERS || self.bytes >= MAX_BYTES
+    }
+}
+
+/// The dead letters of one file, and how large they are.
+struct Letters {
+    letters: Vec<DeadLetter>,
+    bytes: usize,
 }
 
 impl Outboxes<'_> {
     /// Reads how far the dead-letter table is.
     pub(crate) async fn progress(&self) -> Result<Progress, DeliveryError> {
-        let loaded = self.load().await?;
-        Ok(Progress(Some(self.applied(&loaded.metadata).await?)))
+        let work = async {
+            let loaded = self.load().await?;
+            Ok(Progress(Some(self.applied(&loaded.metadata).await?)))
+        };
+        self.hold(work).await
     }
 
-    /// Delivers what waits in the outboxes of `ledgers`, in one commit.
+    /// Delivers what waits in the outboxes of `ledgers`, as much of it as goes into one commit.
     pub(crate) async fn deliver(&self, ledgers: &[Ledger]) -> Result<Progress, DeliveryError> {
-        let work = self.attempts(ledgers);
+        self.hold(self.attempts(ledgers)).await
+    }
+
+    async fn hold(
+        &self,
+        work: impl Future<Output = Result<Progress, DeliveryError>> + Send,
+    ) -> Result<Progress, DeliveryError> {
         let out_of_time = |_| Err(TableFailure::OutOfTime.into());
         self.deadline.hold(self.ports.clock.as_ref(), work).await.unwrap_or_else(out_of_time)
     }
 
     async fn attempts(&self, ledgers: &[Ledger]) -> Result<Progress, DeliveryError> {
-        let mut last = String::new();
+        let (mut last, mut unknown) = (String::new(), 0);
         for attempt in 1..=MAX_ATTEMPTS {
             let loaded = self.load().await?;
             let mut applied = self.applied(&loaded.metadata).await?;
@@ -150,8 +184,12 @@ impl Outboxes<'_> {
                 CommitOutcome::Unknown(reason) => {
                     self.ports.metrics.commit_unknown(self.table);
                     last = self.begin_anew(attempt, &reason);
+                    unknown += 1;
                 }
                 refused => return Err(TableFailure::refused(&refused).into()),
+            }
+            if unknown == MAX_UNKNOWN {
+                return Err(TableFailure::NotSettled { attempts: attempt, last }.into());
             }
         }
         Err(TableFailure::NotSettled { attempts: MAX_ATTEMPTS, last }.into())
@@ -214,33 +252,19 @@ impl Outboxes<'_> {
         Ok(LedgerId { table_uuid: TableUuid(metadata.uuid()), branch: Branch::main(), source })
     }
 
-    /// Reads what waits. An entry that can't be read holds back the later ones of its ledger.
+    /// Reads what waits, as much as goes into one commit and there is time for. An entry that can't be read holds back
+    /// the later ones of its ledger.
     async fn collect(&self, ledgers: &[Ledger], applied: &Applied) -> Mail {
+        let reading = self.deadline.half(self.ports.clock.now());
         let mut mail = Mail::default();
         for ledger in ledgers {
-            let pending = match applied.pending(ledger) {
-                Ok(pending) => pending,
-                Err(behind @ LedgerError::OutboxBehind { .. }) => {
-                    // The ledger was loaded before the dead-letter table, so another committer may simply
-                    // have gone on in between. One that is truly behind fails its table's next attempt,
-                    // whose load follows that of the dead-letter table.
-                    warn!(ledger = %ledger.id(), %behind, "the dead-letter table is ahead of the ledger as it was loaded; its outbox is looked at again in the next round");
-                    continue;
-                }
-                Err(fault) => {
-                    error!(ledger = %ledger.id(), error = &fault as &dyn std::error::Error, "the outbox is held back");
-                    continue;
-                }
-            };
-            if let Some(missing) = pending.missing_through {
-                warn!(ledger = %ledger.id(), through = missing.0, "the dead-letter table lacks entries that were cleared: is it another table than before?");
-            }
-            for entry in pending.entries {
-                if mail.letters.len() >= MAX_LETTERS {
-                    return mail;
-                }
-                match self.read(entry).await {
-                    Ok(letters) => mail.letters.extend(letters),
+            let reads =
+                pending(ledger, applied).iter().map(|entry| async move { (entry, self.read(entry).await) });
+            // Collected first: a stream that holds the closure itself is not known to be `Send`.
+            let mut reads = stream::iter(reads.collect::<Vec<_>>()).buffered(READS_AT_ONCE);
+            while let Some((entry, read)) = reads.next().await {
+                match read {
+                    Ok(letters) => mail.add(letters),
                     Err(fault) => {
                         error!(ledger = %ledger.id(), key = entry.key, error = &fault as &dyn std::error::Error, "dead letters can't be read; they and the later ones of this table wait");
                         if !is(Mutation::UnreadableLettersPassed) {
@@ -249,17 +273,21 @@ impl Outboxes<'_> {
                     }
                 }
                 mail.through.insert(ledger.id().clone(), entry.number);
+                if mail.is_full() || reading.is_over(self.ports.clock.now()) {
+                    return mail;
+                }
             }
         }
         mail
     }
 
-    async fn read(&self, entry: &OutboxEntry) -> Result<Vec<DeadLetter>, EntryError> {
+    async fn read(&self, entry: &OutboxEntry) -> Result<Letters, EntryError> {
         let body = self.ports.ops.read(&entry.key).await?;
-        let letters = DeadLetter::decode_lines(&zstd::decode_all(body.as_ref())?)?;
+        let text = zstd::decode_all(body.as_ref())?;
+        let letters = DeadLetter::decode_lines(&text)?;
         let settled = entry.spans.iter().map(|span| span.count).sum();
         if letters.len() as u64 == settled {
-            return Ok(letters);
+            return Ok(Letters { letters, bytes: text.len() });
         }
         Err(EntryError::Count { found: letters.len(), settled })
     }
@@ -296,6 +324,28 @@ impl Outboxes<'_> {
         };
         Ok(builder.build(&append, key).await.map_err(append_failure)?)
     }
+}
+
+/// What of a ledger's outbox the dead-letter table lacks.
+fn pending<'a>(ledger: &'a Ledger, applied: &Applied) -> &'a [OutboxEntry] {
+    let pending = match applied.pending(ledger) {
+        Ok(pending) => pending,
+        Err(behind @ LedgerError::OutboxBehind { .. }) => {
+            // The ledger was loaded before the dead-letter table, so another committer may simply have gone on in
+            // between. One that is truly behind fails its table's next attempt, whose load follows that of the
+            // dead-letter table.
+            warn!(ledger = %ledger.id(), %behind, "the dead-letter table is ahead of the ledger as it was loaded; its outbox is looked at again in the next round");
+            return &[];
+        }
+        Err(fault) => {
+            error!(ledger = %ledger.id(), error = &fault as &dyn std::error::Error, "the outbox is held back");
+            return &[];
+        }
+    };
+    if let Some(missing) = pending.missing_through {
+        warn!(ledger = %ledger.id(), through = missing.0, "the dead-letter table lacks entries that were cleared: is it another table than before?");
+    }
+    pending.entries
 }
 
 fn ledger_failure(error: LedgerError) -> TableFailure {

@@ -87,7 +87,8 @@ pub(crate) struct Planner<'p> {
     pub(crate) clusters: &'p [ClusterName],
     pub(crate) progress: &'p Progress,
     pub(crate) table: &'p Table,
-    pub(crate) deadline: Deadline,
+    /// Until when rows are written anew.
+    pub(crate) rewriting: Deadline,
 }
 
 impl Planner<'_> {
@@ -206,7 +207,7 @@ impl Planner<'_> {
         if let Some(renewed) = self.renewals.of(metadata, batch, None, now) {
             return Ok(Some(Cow::Owned(renewed)));
         }
-        if !self.deadline.allows_rewriting(now) {
+        if self.rewriting.is_over(now) {
             return Ok(None);
         }
         let renewed = self.rewriter().renew(batch, None).await?;
@@ -237,7 +238,7 @@ impl Planner<'_> {
         if let Some(trimmed) = self.renewals.of(metadata, batch, Some(&free), now) {
             return Ok(Some(trimmed));
         }
-        if !self.deadline.allows_rewriting(now) {
+        if self.rewriting.is_over(now) {
             return Ok(None);
         }
         let trimmed = if is_stale(metadata, batch, now) {

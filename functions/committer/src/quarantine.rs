@@ -5,6 +5,8 @@
 //! no snapshot references. Only after all of that is durable may the message go.
 
 use bytes::Bytes;
+use futures::stream;
+use futures::{StreamExt, TryStreamExt};
 use icefall_manifest::{BatchManifest, OffsetRun, RecordList};
 use icefall_mutations::{Mutation, is};
 use icefall_queue::Received;
@@ -14,6 +16,9 @@ use tracing::{error, warn};
 
 use crate::Ports;
 use crate::inbox::{Delivery, chain};
+
+/// Files of one batch manifest that are copied at the same time: each is held whole.
+const COPIES_AT_ONCE: usize = 4;
 
 /// Whether a message may go to quarantine without copies of its data files.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -182,10 +187,12 @@ async fn put_runs_aside(
         raw: Bytes::new(),
         details: Value::Null,
     };
-    let mut copies = Vec::new();
-    for (index, file) in batch.files.iter().enumerate() {
-        copies.push(copy(ports, &blank, needed, index, &file.data_file.path).await?);
-    }
+    let files = batch.files.iter().enumerate();
+    let blank = &blank;
+    let copies = files.map(|(index, file)| copy(ports, blank, needed, index, &file.data_file.path));
+    // Collected first: a stream that holds the closure itself is not known to be `Send`.
+    let copies: Vec<Value> =
+        stream::iter(copies.collect::<Vec<_>>()).buffered(COPIES_AT_ONCE).try_collect().await?;
     put_aside(ports, reason, id, raw, details(batch, reason, detail, &copies, &offsets)).await
 }
 

@@ -21,7 +21,7 @@ use crate::deadline::Deadline;
 use crate::drain::{Committer, State};
 use crate::failure::TableFailure;
 use crate::heartbeat::Watch;
-use crate::inbox::{Delivery, chain, open};
+use crate::inbox::{self, Delivery, Foreign, chain, open};
 use crate::quarantine::{self, Reason, put_aside, put_batch_aside};
 use crate::settle::Settler;
 use crate::suspects::Sorted;
@@ -104,9 +104,13 @@ async fn park(
 
 async fn settle_all(committer: &Committer, state: &mut State, messages: Vec<Received>, deadline: Deadline) {
     state.report.rounds += 1;
-    let inbox = open(&committer.ports, messages, state.sweep).await;
+    let begun = committer.ports.clock.now();
+    // Where a table can't be settled, what is due of it has to be parked, and failing may take its time.
+    let is_due = |message: &Received| state.sweep.due(message, begun).is_some();
+    let settling = if messages.iter().any(is_due) { deadline.half(begun) } else { deadline };
+    let room = committer.settings.committer.max_bytes.bytes();
+    let inbox = open(&committer.ports, messages, state.sweep, room).await;
     state.report.waiting += inbox.waiting;
-    state.went(&inbox.quarantined);
     let clusters = committer.clusters();
     let progress = state.progress.clone();
     let settler = Settler {
@@ -116,9 +120,13 @@ async fn settle_all(committer: &Committer, state: &mut State, messages: Vec<Rece
         clusters: &clusters,
         progress: &progress,
         sweep: state.sweep,
-        deadline,
+        deadline: settling,
+        rewriting: settling.half(begun),
     };
-    let tables = inbox.tables.iter().map(|((table, branch), deliveries)| {
+    // Who has waited longest comes first: there may not be time for all of them.
+    let mut tables: Vec<_> = inbox.tables.iter().collect();
+    tables.sort_by_key(|(_, deliveries)| deliveries.iter().map(|delivery| delivery.batch.made_at_ms).min());
+    let tables = tables.into_iter().map(|((table, branch), deliveries)| {
         let settler = &settler;
         tell_received(committer, table, deliveries);
         async move { (table, branch, deliveries, settler.settle(table, branch, deliveries).await) }
@@ -127,13 +135,42 @@ async fn settle_all(committer: &Committer, state: &mut State, messages: Vec<Rece
     let tables: Vec<_> = tables.collect();
     let at_once = if is(Mutation::BadTableBlocks) { 1 } else { TABLES_AT_ONCE };
     let mut outcomes = stream::iter(tables).buffer_unordered(at_once);
+    let mut failed = Vec::new();
     while let Some((table, branch, deliveries, outcome)) = outcomes.next().await {
         if outcome.is_err() && is(Mutation::BadTableBlocks) {
             break;
         }
-        note(committer, state, (table, branch), deliveries, outcome, deadline).await;
+        match outcome {
+            Ok(settled) => note_settled(committer, state, (table, branch), settled).await,
+            Err(failure) => failed.push(((table, branch), deliveries, failure)),
+        }
     }
+    // Afterwards: while one table's messages are parked, no other's request would be looked after.
+    for (table, deliveries, failure) in failed {
+        note_failed(committer, state, table, deliveries, &failure, deadline).await;
+    }
+    state.report.waiting += put_foreign_aside(committer, state, inbox.foreign, deadline).await;
     deliver(committer, state, deadline).await;
+}
+
+/// Puts in quarantine what nothing can be settled of; gives how many messages are left of it.
+async fn put_foreign_aside(
+    committer: &Committer,
+    state: &mut State,
+    foreign: Vec<Foreign>,
+    deadline: Deadline,
+) -> usize {
+    let mut left = 0;
+    for foreign in foreign {
+        if !deadline.allows_parking(committer.ports.clock.now()) {
+            left += 1;
+        } else if let Some(receipt) = inbox::put_foreign_aside(&committer.ports, foreign).await {
+            state.went(&[receipt]);
+        } else {
+            left += 1;
+        }
+    }
+    left
 }
 
 /// Says what came, and how long it had waited.
@@ -179,51 +216,53 @@ async fn deliver_all(committer: &Committer, state: &mut State, deadline: Deadlin
     }
 }
 
-async fn note(
+async fn note_settled(
+    committer: &Committer,
+    state: &mut State,
+    (table, branch): (&TableName, &Branch),
+    settled: Settled,
+) {
+    state.report.snapshots += usize::from(settled.snapshot);
+    state.report.waiting += settled.waiting;
+    if settled.held_up > 0 {
+        committer.ports.metrics.table_failed(table);
+        state.report.failed_tables += 1;
+        error!(
+            %table,
+            %branch,
+            messages = settled.held_up,
+            "the table was settled, but for these messages; each is named above, with its reason"
+        );
+    }
+    state.keep_outboxes(settled.ledgers);
+    state.went(&settled.quarantined);
+    let_go(committer, state, settled.receipts).await;
+}
+
+async fn note_failed(
     committer: &Committer,
     state: &mut State,
     (table, branch): (&TableName, &Branch),
     deliveries: &[Delivery],
-    outcome: Result<Settled, TableFailure>,
+    failure: &TableFailure,
     deadline: Deadline,
 ) {
-    match outcome {
-        Ok(settled) => {
-            state.report.snapshots += usize::from(settled.snapshot);
-            state.report.waiting += settled.waiting;
-            if settled.held_up > 0 {
-                committer.ports.metrics.table_failed(table);
-                state.report.failed_tables += 1;
-                error!(
-                    %table,
-                    %branch,
-                    messages = settled.held_up,
-                    "the table was settled, but for these messages; each is named above, with its reason"
-                );
-            }
-            state.keep_outboxes(settled.ledgers);
-            state.went(&settled.quarantined);
-            let_go(committer, state, settled.receipts).await;
-        }
-        Err(failure) => {
-            committer.ports.metrics.table_failed(table);
-            state.report.failed_tables += 1;
-            let swept = sweep(committer, state, deliveries, &failure, deadline).await;
-            state.catalog_is_gone |= failure.is_unreachable();
-            state.report.waiting += deliveries.len() - swept;
-            error!(
-                %table,
-                %branch,
-                messages = deliveries.len() - swept,
-                error = &failure as &dyn std::error::Error,
-                "the table was not settled; its messages stay queued"
-            );
-        }
-    }
+    committer.ports.metrics.table_failed(table);
+    state.report.failed_tables += 1;
+    state.catalog_is_gone |= failure.is_unreachable();
+    let swept = sweep(committer, state, deliveries, failure, deadline).await;
+    state.report.waiting += deliveries.len() - swept;
+    error!(
+        %table,
+        %branch,
+        messages = deliveries.len() - swept,
+        error = failure as &dyn std::error::Error,
+        "the table was not settled; its messages stay queued"
+    );
 }
 
 /// Parks those messages of a table that could not be settled which the queue would drop soon, as many as there is time
-/// for; says how many. What there is no time for is looked at again.
+/// for, the oldest first; says how many. What there is no time for is looked at again.
 async fn sweep(
     committer: &Committer,
     state: &mut State,
@@ -233,7 +272,9 @@ async fn sweep(
 ) -> usize {
     let (ports, detail) = (&committer.ports, chain(failure));
     let mut swept = 0;
-    for delivery in deliveries {
+    let mut oldest_first: Vec<_> = deliveries.iter().collect();
+    oldest_first.sort_by_key(|delivery| delivery.message.sent_ms);
+    for delivery in oldest_first {
         if is(Mutation::FailureAcknowledged) {
             let_go(committer, state, vec![delivery.message.receipt.clone()]).await;
             swept += 1;
@@ -241,7 +282,7 @@ async fn sweep(
         }
         let now = ports.clock.now();
         let Some(due) = state.sweep.due(&delivery.message, now) else { continue };
-        if !deadline.allows_work(now) {
+        if !deadline.allows_parking(now) {
             break;
         }
         let put = put_batch_aside(ports, due.reason, due.copies, delivery, &detail).await;
@@ -255,25 +296,27 @@ async fn sweep(
 
 /// Parks those of `messages` that the queue would drop soon, opening no other, and gives back what it took of the others.
 /// Nothing else can be done with them while the catalog is `gone`. What an event brought stays hidden for its hold:
-/// its mapping would bring it again at once, for as long as the outage lasts.
+/// its mapping would bring it again at once, for as long as the outage lasts. Gives how many are left that the queue would
+/// drop soon.
 pub(crate) async fn put_old_aside(
     committer: &Committer,
     state: &mut State,
     messages: Vec<Received>,
     gone: &TableFailure,
     deadline: Deadline,
-) {
+) -> usize {
     let now = committer.ports.clock.now();
     state.report.received += messages.len();
     let (old, young): (Vec<_>, Vec<_>) =
         messages.into_iter().partition(|message| state.sweep.due(message, now).is_some());
-    let inbox = open(&committer.ports, old, state.sweep).await;
-    state.report.waiting += inbox.waiting + young.len();
-    state.went(&inbox.quarantined);
+    let room = committer.settings.committer.max_bytes.bytes();
+    let inbox = open(&committer.ports, old, state.sweep, room).await;
+    let mut left = inbox.waiting;
     for deliveries in inbox.tables.values() {
-        let swept = sweep(committer, state, deliveries, gone, deadline).await;
-        state.report.waiting += deliveries.len() - swept;
+        left += deliveries.len() - sweep(committer, state, deliveries, gone, deadline).await;
     }
+    left += put_foreign_aside(committer, state, inbox.foreign, deadline).await;
+    state.report.waiting += left + young.len();
     let taken = young.into_iter().map(|message| message.receipt);
     let taken: Vec<_> = taken.filter(|receipt| !state.brought.contains_key(receipt)).collect();
     if let Err(fault) = committer.ports.queue.hide(&taken, Duration::ZERO).await {
@@ -282,6 +325,7 @@ pub(crate) async fn put_old_aside(
             "messages can't be given back; they are seen again after the time that they are held for"
         );
     }
+    left
 }
 
 /// Deletes messages that are settled. One that can't be deleted comes again and is a duplicate.

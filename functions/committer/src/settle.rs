@@ -48,7 +48,10 @@ pub(crate) struct Settler<'a> {
     pub(crate) clusters: &'a [ClusterName],
     pub(crate) progress: &'a Progress,
     pub(crate) sweep: Sweep,
+    /// Until when tables are settled.
     pub(crate) deadline: Deadline,
+    /// Until when rows are written anew.
+    pub(crate) rewriting: Deadline,
 }
 
 /// How one attempt ended.
@@ -101,8 +104,8 @@ impl Settler<'_> {
         is_first: bool,
     ) -> Result<Attempt, TableFailure> {
         let table = self.load(name, branch, deliveries).await?;
-        let Self { ports, ledgers, renewals, clusters, progress, deadline, .. } = *self;
-        let planner = Planner { ports, ledgers, renewals, clusters, progress, table: &table, deadline };
+        let Self { ports, ledgers, renewals, clusters, progress, rewriting, .. } = *self;
+        let planner = Planner { ports, ledgers, renewals, clusters, progress, table: &table, rewriting };
         let mut plan = planner.plan(deliveries).await?;
         if !plan.is_changed() {
             return self.carry_out(&table, &plan, false).await.map(Attempt::Done);

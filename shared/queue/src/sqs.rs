@@ -15,6 +15,7 @@ use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::operation::receive_message::ReceiveMessageOutput;
 use aws_sdk_sqs::types::{BatchResultErrorEntry, Message, MessageSystemAttributeName, QueueAttributeName};
 use futures::future::join_all;
+use futures::{StreamExt, stream};
 use icefall_aws::{CachedCredentials, CallLimits, Kind, SharedHttpClient, entry_failure, failure};
 
 use crate::batches::{MAX_ENTRIES, batches};
@@ -24,6 +25,8 @@ mod entries;
 
 use entries::{deletes, hides, sends};
 
+/// Requests of one change that are under way at the same time: thousands of messages are renewed every few seconds.
+const CHANGES_AT_ONCE: usize = 8;
 /// The longest that SQS waits for a message.
 const MAX_WAIT: Duration = Duration::from_secs(20);
 /// The longest that SQS hides a message: 12 hours.
@@ -202,11 +205,10 @@ impl SqsQueue {
 
     /// Makes a change of held messages in batches; all are tried, the first error is returned.
     async fn apply_all(&self, changes: impl Iterator<Item = Change<'_>>) -> Result<(), QueueError> {
-        let mut result = Ok(());
-        for change in changes {
-            result = result.and(self.apply(change).await);
-        }
-        result
+        // Collected first: a stream that holds the closure itself is not known to be `Send`.
+        let changes: Vec<_> = changes.map(|change| self.apply(change)).collect();
+        let results: Vec<_> = stream::iter(changes).buffered(CHANGES_AT_ONCE).collect().await;
+        results.into_iter().collect()
     }
 
     /// One request for up to ten messages.

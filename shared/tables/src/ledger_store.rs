@@ -7,6 +7,8 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream;
 use icefall_ledger::{
     Held, Ledger, LedgerError, LedgerId, LedgerObject, Lookup, ObjectHash, SnapshotId, Tail, Wanted,
 };
@@ -18,6 +20,9 @@ use thiserror::Error;
 
 /// Bytes of ledger objects that are remembered at the most.
 const REMEMBERED_BYTES: usize = 32 * 1024 * 1024;
+/// Objects that are read at the same time. A batch of one round needs one or two; a topic that is read from its beginning
+/// again needs the segments of all rounds.
+const READS_AT_ONCE: usize = 16;
 
 /// Why a ledger can't be consulted or kept now.
 #[derive(Debug, Error)]
@@ -69,14 +74,17 @@ impl LedgerStore {
             if needed.is_empty() {
                 return Ok((lookup.finish()?, read));
             }
-            for hash in needed {
-                let remembered = self.with(|memory| memory.objects.get(&hash).cloned());
-                let bytes = if let Some(bytes) = remembered {
-                    bytes
-                } else {
-                    read += 1;
-                    self.read(hash).await?
-                };
+            let objects = needed.into_iter().map(|hash| async move {
+                match self.with(|memory| memory.objects.get(&hash).cloned()) {
+                    Some(bytes) => Ok((hash, bytes, 0)),
+                    None => self.read(hash).await.map(|bytes| (hash, bytes, 1)),
+                }
+            });
+            // Collected first: a stream that holds the closure itself is not known to be `Send`.
+            let mut objects = stream::iter(objects.collect::<Vec<_>>()).buffered(READS_AT_ONCE);
+            while let Some(object) = objects.next().await {
+                let (hash, bytes, newly) = object?;
+                read += newly;
                 lookup.supply(hash, &bytes)?;
             }
         }

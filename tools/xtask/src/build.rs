@@ -57,7 +57,8 @@ pub(crate) fn mutations() -> Result<(), StepFailed> {
 }
 
 /// The operator's tool with TLS for Kafka, which links the machine's OpenSSL and so is nobody's default.
-const WITH_TLS: [&str; 6] = ["build", "--workspace", "--features", "icefall-cli/kafka-tls", "--bin", "icefall"];
+const WITH_TLS: [&str; 6] =
+    ["build", "--workspace", "--features", "icefall-cli/kafka-tls", "--bin", "icefall"];
 
 /// Builds it and puts it where no later build of the plain one replaces it.
 fn operators_tool_with_tls() -> Result<(), StepFailed> {

@@ -134,9 +134,13 @@ pub(crate) struct World {
 
 /// How long parts take for what they do.
 #[derive(Clone, Copy, Debug, Default)]
-struct Taking {
-    commit: Duration,
-    read: Duration,
+pub(crate) struct Taking {
+    pub(crate) load: Duration,
+    pub(crate) commit: Duration,
+    /// Of a data file.
+    pub(crate) read: Duration,
+    /// Of a file of dead letters.
+    pub(crate) letters: Duration,
 }
 
 impl World {
@@ -149,23 +153,27 @@ impl World {
         let catalog = SlowCatalog {
             inner: Arc::clone(catalog) as Arc<dyn Catalog>,
             clock: Arc::clone(clock),
+            load_time: self.taking.load,
             commit_time: self.taking.commit,
             hooks: self.hooks.clone(),
         };
         let faulty = |store: Arc<dyn ObjectStore>, faults: &Arc<Faults>| {
             Arc::new(FaultyStore::new(store, Arc::clone(faults)))
         };
-        let slow = SlowStore {
-            inner: Arc::clone(store) as Arc<dyn ObjectStore>,
-            clock: Arc::clone(clock),
-            read_time: self.taking.read,
+        let slow = |store: &Arc<FakeStore>, subject, read_time| {
+            let (inner, clock) = (Arc::clone(store) as Arc<dyn ObjectStore>, Arc::clone(clock));
+            Arc::new(SlowStore { inner, clock, subject, read_time }) as Arc<dyn ObjectStore>
         };
         let queue =
             FaultyQueue::new(Arc::clone(queue) as Arc<dyn CommitQueue>, Arc::clone(&self.queue_faults));
         Ports {
             catalog: Arc::new(FaultyCatalog::new(Arc::new(catalog), Arc::clone(&self.catalog_faults))),
-            tables: faulty(Arc::new(slow), &self.store_faults),
-            ops: OpsBucket::new(faulty(Arc::clone(ops) as Arc<dyn ObjectStore>, &self.ops_faults), "ops", ""),
+            tables: faulty(slow(store, "/data/", self.taking.read), &self.store_faults),
+            ops: OpsBucket::new(
+                faulty(slow(ops, "dead-letters/", self.taking.letters), &self.ops_faults),
+                "ops",
+                "",
+            ),
             queue: Arc::new(queue),
             clock: Arc::clone(clock) as Arc<dyn Clock>,
             entropy: Arc::clone(entropy) as Arc<dyn icefall_clock::Entropy>,
@@ -196,10 +204,16 @@ impl Bench {
         Self::start(settings(&[TABLE], ""), taking, std::array::from_fn(|_| Faults::new())).await
     }
 
-    /// With a store that takes that long to give an object.
-    pub(crate) async fn of_slow_store(read_time: Duration) -> Self {
-        let taking = Taking { read: read_time, ..Taking::default() };
-        Self::start(settings(&[TABLE], ""), taking, std::array::from_fn(|_| Faults::new())).await
+    /// With these settings of the committer.
+    pub(crate) async fn set_to(committer: &str) -> Self {
+        let text = format!("{}committer = {{ {committer} }}\n", settings(&[TABLE], ""));
+        Self::start(text, Taking::default(), std::array::from_fn(|_| Faults::new())).await
+    }
+
+    /// From now on parts take that long.
+    pub(crate) fn taking(mut self, taking: Taking) -> Self {
+        self.world.taking = taking;
+        self.restarted()
     }
 
     /// All parts count their calls together, so that a crash strikes all of them.

@@ -7,7 +7,7 @@ use icefall_manifest::{BatchManifest, TableUuid};
 use icefall_testkit::{Call, Failure};
 use uuid::Uuid;
 
-use crate::bench::{self, Bench, DAY, Letters, records};
+use crate::bench::{self, Bench, DAY, Letters, Taking, records};
 
 const MESSAGES: i64 = 40;
 
@@ -18,12 +18,29 @@ enum Why {
     AnotherTable,
     /// The table can't be settled until the queue would drop them.
     RefusedForLong,
+    /// The same, and each refusal takes longer than an invocation lasts.
+    HangsForLong,
     /// The catalog is gone for that long.
     NoCatalog,
+    /// The same, and does not even say so.
+    SilentCatalog,
 }
 
 impl Why {
-    const ALL: [Self; 3] = [Self::AnotherTable, Self::RefusedForLong, Self::NoCatalog];
+    const ALL: [Self; 5] =
+        [Self::AnotherTable, Self::RefusedForLong, Self::HangsForLong, Self::NoCatalog, Self::SilentCatalog];
+
+    /// How long parts take, where a file is read in `read`.
+    fn taking(self, read: Duration) -> Taking {
+        let for_ever = Duration::from_hours(1);
+        match self {
+            Self::AnotherTable | Self::RefusedForLong | Self::NoCatalog => {
+                Taking { read, ..Taking::default() }
+            }
+            Self::HangsForLong => Taking { read, commit: for_ever, ..Taking::default() },
+            Self::SilentCatalog => Taking { read, load: for_ever, ..Taking::default() },
+        }
+    }
 
     /// Sends them, and lets happen what takes them to quarantine.
     async fn send(self, bench: &Bench) -> Vec<BatchManifest> {
@@ -32,7 +49,7 @@ impl Why {
             let batch = bench.batch(records(0, start..start + 1), Letters::none()).await;
             sent.push(match self {
                 Self::AnotherTable => BatchManifest { table_uuid: TableUuid(Uuid::from_u128(9)), ..batch },
-                Self::RefusedForLong | Self::NoCatalog => batch,
+                _ => batch,
             });
         }
         for batch in &sent {
@@ -40,6 +57,7 @@ impl Why {
         }
         match self {
             Self::AnotherTable => return sent,
+            Self::HangsForLong | Self::SilentCatalog => {}
             Self::RefusedForLong => bench.catalog_faults.outage(Call::Commit, Failure::Denied),
             Self::NoCatalog => bench.catalog_faults.outage(Call::LoadTable, Failure::NoConnection),
         }
@@ -55,7 +73,7 @@ fn parked(bench: &Bench) -> usize {
 #[tokio::test]
 async fn an_invocation_parks_what_it_has_time_for_and_the_next_one_goes_on() {
     for why in Why::ALL {
-        let bench = Bench::of_slow_store(Duration::from_secs(20)).await;
+        let bench = Bench::new().await.taking(why.taking(Duration::from_secs(20)));
         why.send(&bench).await;
         let mut invocations = 0;
         while !bench.queue.is_empty() {
@@ -78,7 +96,7 @@ async fn an_invocation_parks_what_it_has_time_for_and_the_next_one_goes_on() {
 #[tokio::test]
 async fn what_stands_in_quarantine_when_the_committer_dies_is_not_put_there_again() {
     for why in Why::ALL {
-        let bench = Bench::with_shared_faults().await;
+        let bench = Bench::with_shared_faults().await.taking(why.taking(Duration::ZERO));
         let sent = why.send(&bench).await;
         let (_, file) = sent[10].files[0].data_file.path.rsplit_once('/').expect("a path");
         bench.ops_faults.deadly(Call::Put, file);
@@ -93,7 +111,7 @@ async fn what_stands_in_quarantine_when_the_committer_dies_is_not_put_there_agai
 /// With a process that remembers nothing each time: what a warm one remembers helps, but must not be what it rests on.
 #[tokio::test]
 async fn a_backlog_of_old_batches_that_is_too_much_for_one_invocation_lands_by_and_by() {
-    let mut bench = Bench::of_slow_store(Duration::from_secs(20)).await;
+    let mut bench = Bench::new().await.taking(Taking { read: Duration::from_secs(20), ..Taking::default() });
     for start in 0..MESSAGES {
         bench.send(&bench.batch(records(0, start..start + 1), Letters::none()).await).await;
     }

@@ -141,7 +141,7 @@ async fn iceberg_13763_three_committers_put_no_path_into_two_snapshots() {
         bench.send(batch).await;
     }
     let others = [bench.another_committer(), bench.another_committer()];
-    drained_by_three(&bench, &others).await;
+    Box::pin(drained_by_three(&bench, &others)).await;
     bench.clock.advance(VISIBILITY);
     bench.drain().await.expect("it drains");
     let expected = batches.iter().map(|batch| batch.files[0].data_file.path.clone()).collect();
@@ -297,7 +297,7 @@ async fn iceberg_13593_committers_that_meet_again_and_again_all_get_through() {
             let first = round * 15 + start * 5;
             sent(&bench, first..first + 5).await;
         }
-        drained_by_three(&bench, &others).await;
+        Box::pin(drained_by_three(&bench, &others)).await;
     }
     assert_eq!((bench.rows().await, bench.queue.len()), (bench::keys(0, 0..90), 0));
     live_paths(&bench).await;

@@ -38,11 +38,12 @@ impl fmt::Debug for Hooks {
     }
 }
 
-/// A catalog that takes its time to commit.
+/// A catalog that takes its time to load and to commit.
 #[derive(Debug)]
 pub(crate) struct SlowCatalog {
     pub(crate) inner: Arc<dyn Catalog>,
     pub(crate) clock: Arc<FakeClock>,
+    pub(crate) load_time: Duration,
     pub(crate) commit_time: Duration,
     pub(crate) hooks: Hooks,
 }
@@ -50,6 +51,7 @@ pub(crate) struct SlowCatalog {
 #[async_trait::async_trait]
 impl Catalog for SlowCatalog {
     async fn load_table(&self, table: &TableIdent, all: Snapshots) -> Result<LoadedTable, CatalogError> {
+        self.clock.sleep(self.load_time).await;
         self.inner.load_table(table, all).await
     }
 
@@ -78,11 +80,12 @@ impl Catalog for SlowCatalog {
     }
 }
 
-/// A store that takes its time to give an object.
+/// A store that takes its time to give an object whose key holds `subject`.
 #[derive(Debug)]
 pub(crate) struct SlowStore {
     pub(crate) inner: Arc<dyn ObjectStore>,
     pub(crate) clock: Arc<FakeClock>,
+    pub(crate) subject: &'static str,
     pub(crate) read_time: Duration,
 }
 
@@ -93,7 +96,9 @@ impl ObjectStore for SlowStore {
     }
 
     async fn get(&self, location: &Location) -> Result<Bytes, StoreError> {
-        self.clock.sleep(self.read_time).await;
+        if location.key().contains(self.subject) {
+            self.clock.sleep(self.read_time).await;
+        }
         self.inner.get(location).await
     }
 
