@@ -61,6 +61,7 @@ class SecuredBroker:
         pair = ["-genkeypair", "-keyalg", "RSA", "-dname", "CN=broker", "-ext", f"san=ip:{LOOPBACK}", "-validity", "2"]
         subprocess.run([key_tool, *pair, *store], check=True, capture_output=True)
         subprocess.run([key_tool, "-exportcert", "-rfc", "-file", self.certificate, *store], check=True, capture_output=True)
+        (folder / "log").mkdir()
         ports = Ports()
         port = ports.free()
         self._broker = ApacheKafka(workspace, folder, ports, Passwords(port, key_store))

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,8 +18,9 @@ use rdkafka::client::{ClientContext, OAuthToken};
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message};
+use rdkafka::metadata::Metadata;
 use rdkafka::{Offset as Start, Timestamp, TopicPartitionList};
 
 use super::compare::Seen;
@@ -27,6 +29,8 @@ use super::topic::{Extent, Reader, TopicError, Topics};
 
 /// How long an answer of the brokers may take.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long it is waited for before it is looked whether there will be one.
+const TRY: Duration = Duration::from_secs(3);
 /// How long a partition may show nothing new before its end.
 const SILENCE: Duration = Duration::from_mins(1);
 /// How long one look for a record waits.
@@ -71,12 +75,30 @@ impl KafkaTopics {
         if let Some(bundle) = network.ca_bundle.as_ref().filter(|_| settings.tls) {
             config.set("ssl.ca.location", bundle.display().to_string());
         }
-        Ok(Self { config, context: Context { keys, last_problem: Arc::default() } })
+        let context = Context { keys, last_problem: Arc::default(), is_refused: Arc::default() };
+        Ok(Self { config, context })
     }
 
     fn consumer(&self, topic: &Topic) -> Result<Arc<BaseConsumer<Context>>, TopicError> {
         let made = self.config.create_with_context(self.context.clone());
         made.map(Arc::new).map_err(|fault| unmade(topic, &fault))
+    }
+
+    /// What the brokers say of a topic. Why they can't be reached is told as events, which somebody has to look at; who
+    /// is refused is not kept waiting.
+    fn metadata(&self, consumer: &BaseConsumer<Context>, topic: &Topic) -> Result<Metadata, TopicError> {
+        let begun = Instant::now();
+        loop {
+            let found = consumer.fetch_metadata(Some(topic.as_str()), TRY);
+            let fault = match found {
+                Ok(found) => return Ok(found),
+                Err(fault) => fault,
+            };
+            drop(consumer.poll(LOOK));
+            if begun.elapsed() >= PATIENCE || self.context.is_refused.load(Ordering::Relaxed) {
+                return Err(self.broken(topic, &fault));
+            }
+        }
     }
 
     fn broken(&self, topic: &Topic, fault: &KafkaError) -> TopicError {
@@ -152,8 +174,7 @@ impl Topics for KafkaTopics {
         // Tokens are fetched where events are looked at, and nothing is answered without.
         let wait = if self.context.keys.is_some() { LOOK } else { Duration::ZERO };
         drop(consumer.poll(wait));
-        let found = consumer.fetch_metadata(Some(topic.as_str()), PATIENCE);
-        let found = found.map_err(|fault| self.broken(topic, &fault))?;
+        let found = self.metadata(&consumer, topic)?;
         let known = found.topics().iter().find(|known| known.name() == topic.as_str());
         let known = known.filter(|known| known.error().is_none() && !known.partitions().is_empty());
         let known = known.ok_or_else(|| TopicError::NoTopic(topic.clone()))?;
@@ -197,6 +218,8 @@ struct Context {
     keys: Option<MskKeys>,
     /// Its last complaint, for the error that comes of it.
     last_problem: Arc<Mutex<Option<String>>>,
+    /// Whether the brokers don't accept who asks, or are not accepted: trying again changes neither.
+    is_refused: Arc<AtomicBool>,
 }
 
 impl Context {
@@ -220,6 +243,10 @@ impl ClientContext for Context {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
+        let for_good = [RDKafkaErrorCode::Authentication, RDKafkaErrorCode::SSL];
+        if error.rdkafka_error_code().is_some_and(|code| for_good.contains(&code)) {
+            self.is_refused.store(true, Ordering::Relaxed);
+        }
         let problem = format!("{error}: {reason}");
         self.last_problem.lock().unwrap_or_else(PoisonError::into_inner).replace(problem);
     }
