@@ -107,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_chaos(demo)
     test = commands.add_parser("test", help="every test, on a stack of its own")
     _add_kafka(test)
-    test.add_argument("--all", action="store_true", help="also those that take long or need Java")
+    test.add_argument("--all", action="store_true", help="also those that take long or need Java or OpenSSL")
     test.add_argument("--builds", action="store_true", help="only the release builds by SAM and cargo-lambda")
     return parser
 

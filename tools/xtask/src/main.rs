@@ -34,7 +34,7 @@ cargo xtask <command>
         [--committers N] [--kill-writers] [--kill-committers] [--duplicates] [--hostile [SEED]]
                                                the main job, end to end, verified by two readers
   test  [--all | --builds] [--kafka embedded|apache|HOST:PORT] [arguments of cargo test]
-                                               every test, on a stack of its own; --all: also those that need Java;
+                                               every test, on a stack of its own; --all: also those that need Java or OpenSSL;
                                                --builds: only the release builds by SAM and cargo-lambda
   simulate [--seeds N] [--fresh N] [--seed S] [--sabotage]
                                                writer and committer over parts that fail in every way, from one seed
