@@ -10,7 +10,7 @@ use tracing::{error, info};
 use crate::failure::TableFailure;
 use crate::inbox::Delivery;
 use crate::plan::{Fate, Plan};
-use crate::quarantine::{Copies, Reason, let_go, put_batch_aside, put_records_aside};
+use crate::quarantine::{Copies, Reason, park, put_batch_aside, put_records_aside};
 use crate::settle::Settler;
 use crate::sweep::Due;
 
@@ -132,12 +132,14 @@ impl Settler<'_> {
             settled.waiting += 1;
             return;
         }
-        let put = match records {
-            Some(_) if is(Mutation::CopiesDropped) => Ok(()),
-            Some(records) => put_records_aside(ports, reason, copies, delivery, detail, records).await,
-            None => put_batch_aside(ports, reason, copies, delivery, detail).await,
+        let put = async {
+            match records {
+                Some(_) if is(Mutation::CopiesDropped) => Ok(()),
+                Some(records) => put_records_aside(ports, reason, copies, delivery, detail, records).await,
+                None => put_batch_aside(ports, reason, copies, delivery, detail).await,
+            }
         };
-        if let_go(ports, &delivery.message, &put).await {
+        if park(ports, self.deadline.parking(), &delivery.message, put).await {
             settled.quarantined.push(delivery.message.receipt.clone());
         } else {
             settled.hold_up();

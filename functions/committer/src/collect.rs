@@ -35,6 +35,14 @@ pub(crate) struct Bounds {
     pub(crate) linger: Duration,
 }
 
+/// What was gathered.
+#[derive(Debug, Default)]
+pub(crate) struct Collected {
+    pub(crate) messages: Vec<Received>,
+    /// Whether the queue had no more to give.
+    pub(crate) is_all: bool,
+}
+
 /// Receives until one of the bounds is met, beside the messages that are `held` already, and holds what comes. Messages that
 /// came before a failing call are returned: they are hidden from others, so they are worked on now.
 pub(crate) async fn collect(
@@ -43,7 +51,7 @@ pub(crate) async fn collect(
     hold: &Hold<'_>,
     held: Vec<Received>,
     bounds: Bounds,
-) -> Result<Vec<Received>, QueueError> {
+) -> Result<Collected, QueueError> {
     let mut gathered = Gathered { messages: Vec::new(), bytes: 0, last_arrival: clock.now() };
     gathered.add(held);
     loop {
@@ -53,9 +61,14 @@ pub(crate) async fn collect(
             Some(error) if gathered.messages.is_empty() => return Err(error),
             Some(error) => {
                 warn!(error = &error as &dyn std::error::Error, "receiving failed; going on with what came");
-                return Ok(gathered.messages);
+                return Ok(Collected { messages: gathered.messages, is_all: false });
             }
-            None if gathered.is_enough(bounds, clock.now()) => return Ok(gathered.messages),
+            None if gathered.is_all(bounds, clock.now()) => {
+                return Ok(Collected { messages: gathered.messages, is_all: true });
+            }
+            None if gathered.is_enough(bounds, clock.now()) => {
+                return Ok(Collected { messages: gathered.messages, is_all: false });
+            }
             None => {}
         }
     }
@@ -95,9 +108,10 @@ impl Gathered {
     }
 
     fn is_enough(&self, bounds: Bounds, now: Timestamp) -> bool {
-        self.messages.len() >= bounds.messages
-            || self.bytes >= bounds.bytes
-            || now >= bounds.until
-            || now.since(self.last_arrival) >= bounds.linger
+        self.messages.len() >= bounds.messages || self.bytes >= bounds.bytes || now >= bounds.until
+    }
+
+    fn is_all(&self, bounds: Bounds, now: Timestamp) -> bool {
+        now.since(self.last_arrival) >= bounds.linger
     }
 }

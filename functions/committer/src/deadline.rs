@@ -20,7 +20,8 @@ const WITHOUT_DEADLINE: Duration = Duration::from_mins(1);
 /// Until when new work is begun, and when begun work is given up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Deadline {
-    give_up: Timestamp,
+    begun: Timestamp,
+    left: Duration,
     reserve: Duration,
     platform: Timestamp,
 }
@@ -47,7 +48,7 @@ impl Deadline {
         let left = platform.since(now);
         let ending = (left / 10).min(Duration::from_secs(10));
         let reserve = (left / 4).min(Duration::from_mins(1));
-        Self { give_up: now.plus(left.saturating_sub(ending)), reserve, platform }
+        Self { begun: now, left: left.saturating_sub(ending), reserve, platform }
     }
 
     /// When the platform ends the invocation.
@@ -59,7 +60,7 @@ impl Deadline {
     /// Whether new work may still begin.
     #[must_use]
     pub(crate) fn allows_work(&self, now: Timestamp) -> bool {
-        now.plus(self.reserve) < self.give_up
+        now.plus(self.reserve) < self.give_up()
     }
 
     /// The deadline of work that may take half of the time that is left. What could go on for longer than an invocation
@@ -67,26 +68,27 @@ impl Deadline {
     /// an end.
     #[must_use]
     pub(crate) fn half(&self, now: Timestamp) -> Self {
-        let left = self.give_up.since(now) / 2;
-        Self { give_up: now.plus(left), reserve: self.reserve.min(left / 4), platform: self.platform }
+        let left = self.give_up().since(now) / 2;
+        Self { begun: now, left, reserve: self.reserve.min(left / 4), platform: self.platform }
     }
 
-    /// Whether one more message may still be put in quarantine, when nothing else is begun any more.
+    /// The deadline of putting messages in quarantine: it may go on when nothing else is begun any more, and is given up
+    /// in time for what was brought away to be noted.
     #[must_use]
-    pub(crate) fn allows_parking(&self, now: Timestamp) -> bool {
-        now.plus(self.reserve / 2) < self.give_up
+    pub(crate) fn parking(&self) -> Self {
+        Self { left: self.left.saturating_sub(self.reserve / 2), reserve: Duration::ZERO, ..*self }
     }
 
     /// Whether begun work is given up.
     #[must_use]
     pub(crate) fn is_over(&self, now: Timestamp) -> bool {
-        now >= self.give_up
+        now >= self.give_up()
     }
 
     /// The last moment at which a round should stop gathering messages.
     #[must_use]
     pub(crate) fn gather_until(&self, wanted: Timestamp, now: Timestamp) -> Timestamp {
-        let latest = now.plus(self.give_up.since(now).saturating_sub(self.reserve));
+        let latest = now.plus(self.give_up().since(now).saturating_sub(self.reserve));
         wanted.min(latest)
     }
 
@@ -96,11 +98,15 @@ impl Deadline {
         clock: &dyn Clock,
         work: impl Future<Output = T> + Send,
     ) -> Result<T, GivenUp> {
-        let alarm = clock.sleep(self.give_up.since(clock.now()));
+        let alarm = clock.sleep(self.give_up().since(clock.now()));
         match select(pin!(work), alarm).await {
             Either::Left((result, _)) => Ok(result),
             Either::Right(((), _)) => Err(GivenUp),
         }
+    }
+
+    fn give_up(&self) -> Timestamp {
+        self.begun.plus(self.left)
     }
 }
 
@@ -119,8 +125,8 @@ mod tests {
         let deadline = deadline(60);
         assert!(deadline.allows_work(NOW.plus(Duration::from_secs(38))));
         assert!(!deadline.allows_work(NOW.plus(Duration::from_secs(40))));
-        assert!(deadline.allows_parking(NOW.plus(Duration::from_secs(46))));
-        assert!(!deadline.allows_parking(NOW.plus(Duration::from_secs(47))));
+        assert!(!deadline.parking().is_over(NOW.plus(Duration::from_secs(46))));
+        assert!(deadline.parking().is_over(NOW.plus(Duration::from_secs(47))));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde::Serialize;
 use thiserror::Error;
 use tracing::{error, info, warn};
 
-use crate::collect::{Bounds, collect};
+use crate::collect::{Bounds, Collected, collect};
 use crate::deadline::Deadline;
 use crate::ensure::{Wanted, ensure, wanted};
 use crate::failure::TableFailure;
@@ -32,7 +32,7 @@ pub enum DrainError {
     /// The queue can't be read.
     #[error("the commit queue can't be read; batch manifests wait in it")]
     Queue(#[from] QueueError),
-    /// The catalog can't be reached. Nothing was settled; what the queue would drop soon is in quarantine.
+    /// The catalog can't be reached. Nothing was settled; what the queue would drop soon goes to quarantine.
     #[error("the catalog can't be reached; batch manifests wait in the queue")]
     Catalog(#[source] TableFailure),
     /// Some tables could not be settled, or are missing.
@@ -174,7 +174,7 @@ impl Committer {
             }
         }
         while deadline.allows_work(self.ports.clock.now()) && !state.catalog_is_gone {
-            let messages = self.gather(hold, std::mem::take(&mut brought), deadline).await?;
+            let messages = self.gather(hold, std::mem::take(&mut brought), deadline).await?.messages;
             if messages.is_empty() {
                 if state.report.rounds == 0 {
                     round::quiet(self, deadline).await;
@@ -198,17 +198,15 @@ impl Committer {
         deadline: Deadline,
         gone: &TableFailure,
     ) {
-        let messages = if self.looked_through.is_due(state.sweep, self.ports.clock.now()) {
+        let collected = if self.looked_through.is_due(state.sweep, self.ports.clock.now()) {
             self.gather(hold, brought, deadline).await
         } else {
-            Ok(brought)
+            Ok(Collected { messages: brought, is_all: false })
         };
-        let most = self.settings.committer.max_messages.get() as usize;
-        match messages {
-            Ok(messages) => {
-                let may_be_more = messages.len() >= most;
+        match collected {
+            Ok(Collected { messages, is_all }) => {
                 let left = round::put_old_aside(self, state, messages, gone, deadline).await;
-                if left == 0 && !may_be_more {
+                if is_all && left == 0 {
                     self.looked_through.done(self.ports.clock.now());
                 }
             }
@@ -249,9 +247,7 @@ impl Committer {
     /// Ensures the tables, and delivers what an earlier invocation may have left in their outboxes.
     async fn begin(&self, state: &mut State, deadline: Deadline) -> Result<usize, TableFailure> {
         let clock = self.ports.clock.as_ref();
-        let work = ensure(&self.ports, &self.tables);
-        let ensured = deadline.half(clock.now()).hold(clock, work).await;
-        let (loaded, missing) = ensured.unwrap_or(Err(TableFailure::OutOfTime))?;
+        let (loaded, missing) = ensure(&self.ports, &self.tables, deadline.half(clock.now())).await?;
         let mut ledgers = Vec::new();
         for (name, table) in loaded {
             self.ports.metrics.table_metadata_size(&name, table.answer_bytes);
@@ -306,7 +302,7 @@ impl Committer {
         hold: &Hold<'_>,
         held: Vec<Received>,
         deadline: Deadline,
-    ) -> Result<Vec<Received>, QueueError> {
+    ) -> Result<Collected, QueueError> {
         let CommitterSettings { commit_interval, linger, max_messages, max_bytes, .. } =
             self.settings.committer;
         let now = self.ports.clock.now();

@@ -17,6 +17,7 @@ use tracing::{error, info};
 
 use crate::Ports;
 use crate::dead_letter_table;
+use crate::deadline::{Deadline, GivenUp};
 use crate::failure::TableFailure;
 
 /// Tables that are looked at side by side.
@@ -51,20 +52,27 @@ pub(crate) fn wanted(settings: &Settings) -> Result<Vec<Wanted>, iceberg::Error>
 
 /// Makes sure that the tables are there. Gives those that are, and how many are not. A catalog that can't be
 /// reached is an error at once: asking it for the other tables would only take time.
+///
+/// A table that is not given until `until` is not waited for, and where none is, the catalog counts as gone.
 pub(crate) async fn ensure(
     ports: &Ports,
     wanted: &[Wanted],
+    until: Deadline,
 ) -> Result<(Vec<(TableName, LoadedTable)>, usize), TableFailure> {
     let mut loaded = Vec::new();
     let mut missing = 0;
-    let catalog = ports.catalog.as_ref();
-    let looks = wanted.iter().map(|table| async move { (table, look(catalog, table).await) });
+    let (catalog, clock) = (ports.catalog.as_ref(), ports.clock.as_ref());
+    let in_time = |found: Result<_, GivenUp>| found.unwrap_or(Err(TableFailure::NoAnswer));
+    let looks = wanted.iter().map(|table| async move {
+        let found = until.hold(clock, look(catalog, table)).await;
+        (table, found.unwrap_or(Err(TableFailure::NoAnswer)))
+    });
     // Collected first: a stream that holds the closure itself is not known to be `Send`.
     let mut found = stream::iter(looks.collect::<Vec<_>>()).buffered(TABLES_AT_ONCE);
     while let Some((table, found)) = found.next().await {
         // One after the other: catalogs don't take well to two that make one namespace.
         let found = match found {
-            Ok(None) => make(catalog, table).await,
+            Ok(None) => in_time(until.hold(clock, make(catalog, table)).await),
             Ok(Some(found)) => Ok(found),
             Err(failure) => Err(failure),
         };
@@ -77,6 +85,9 @@ pub(crate) async fn ensure(
                 missing += 1;
             }
         }
+    }
+    if loaded.is_empty() && missing > 0 && until.is_over(clock.now()) {
+        return Err(TableFailure::NoAnswer);
     }
     Ok((loaded, missing))
 }

@@ -49,6 +49,9 @@ pub enum TableFailure {
         /// How the last one ended.
         last: String,
     },
+    /// The catalog did not give the table within half of the invocation's time.
+    #[error("the catalog does not answer within half of the invocation's time")]
+    NoAnswer,
     /// The deadline came while it was under way.
     #[error(
         "the invocation's time was up; whether it was committed is read from the ledger in the next round"

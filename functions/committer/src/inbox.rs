@@ -13,7 +13,8 @@ use serde_json::json;
 use tracing::warn;
 
 use crate::Ports;
-use crate::quarantine::{Reason, let_go, put_aside};
+use crate::deadline::Deadline;
+use crate::quarantine::{Reason, park, put_aside};
 use crate::sweep::Sweep;
 
 /// A batch manifest and the message that brought it.
@@ -69,10 +70,20 @@ pub(crate) struct Foreign {
     detail: String,
 }
 
-/// Opens the messages of a round. Of what lies in the ops bucket, `room` bytes at the most are held at a time.
-pub(crate) async fn open(ports: &Ports, messages: Vec<Received>, sweep: Sweep, mut room: u64) -> Inbox {
+/// Opens the messages of a round. Of what lies in the ops bucket, `room` bytes at the most are held at a time, and nothing
+/// is read when `reading` is over.
+pub(crate) async fn open(
+    ports: &Ports,
+    messages: Vec<Received>,
+    sweep: Sweep,
+    mut room: u64,
+    reading: Deadline,
+) -> Inbox {
     let mut inbox = Inbox::default();
     for message in messages {
+        if reading.is_over(ports.clock.now()) {
+            room = 0;
+        }
         match read(ports, &message, &mut room).await {
             Ok((batch, release)) => {
                 let key = (batch.table.clone(), batch.branch.clone());
@@ -97,7 +108,7 @@ pub(crate) async fn open(ports: &Ports, messages: Vec<Received>, sweep: Sweep, m
 }
 
 enum Unopened {
-    /// There is no room for its object in this round.
+    /// There is no room for its object in this round, or no time.
     NoRoom,
     /// Its object can't be read at present.
     Unreadable(StoreError),
@@ -144,16 +155,17 @@ async fn fetch(
 }
 
 /// Puts a message in quarantine as it came; gives the message if it stands there now.
-pub(crate) async fn put_foreign_aside(ports: &Ports, foreign: Foreign) -> Option<Receipt> {
+pub(crate) async fn put_foreign_aside(ports: &Ports, foreign: Foreign, parking: Deadline) -> Option<Receipt> {
     let Foreign { message, reason, detail } = foreign;
     let raw = Bytes::from(message.body.clone());
     let details = json!({ "error": detail, "what-to-do": reason.advice() });
-    let put = if is(Mutation::ForeignDropped) {
-        Ok(())
-    } else {
+    let put = async {
+        if is(Mutation::ForeignDropped) {
+            return Ok(());
+        }
         put_aside(ports, reason, &message.id.0, raw, details).await
     };
-    let_go(ports, &message, &put).await.then_some(message.receipt)
+    park(ports, parking, &message, put).await.then_some(message.receipt)
 }
 
 /// An error and its causes in one line.

@@ -44,7 +44,7 @@ pub(crate) enum Fate {
     Discarded(RecordList),
     /// It stays queued, since one of its files can't be read now; the text says why.
     HeldUp(String),
-    /// It stays queued, since its rows have to be written anew and this invocation has no time left for that.
+    /// It stays queued, since its rows have to be written anew and this round has no time left for that.
     Later,
     /// It stays queued, since its source stands still in this table, and has for that long.
     Waits {

@@ -15,10 +15,11 @@ use serde_json::{Value, json};
 use tracing::{error, warn};
 
 use crate::Ports;
+use crate::deadline::{Deadline, GivenUp};
 use crate::inbox::{Delivery, chain};
 
 /// Files of one batch manifest that are copied at the same time: each is held whole.
-const COPIES_AT_ONCE: usize = 4;
+const COPIES_AT_ONCE: usize = 2;
 
 /// Whether a message may go to quarantine without copies of its data files.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -131,16 +132,28 @@ pub(crate) async fn put_aside(
     Ok(())
 }
 
-/// Lets a message go that stands in quarantine now, before another is looked at: copies take their time, and whatever ends
-/// an invocation among many of them, the next one must find fewer. Says whether it stands there; if not, the log says
-/// why, and it stays queued.
-pub(crate) async fn let_go(ports: &Ports, message: &Received, put: &Result<(), StoreError>) -> bool {
-    if let Err(fault) = put {
-        error!(message = %message.id, error = fault as &dyn std::error::Error, "quarantine can't be written; the message stays queued");
-        return false;
+/// Puts a message in quarantine by `put` and lets it go at once, before another is looked at: copies take their time, and
+/// whatever ends an invocation among many of them, the next one must find fewer. Says whether it stands there; if not,
+/// the log says why, and it stays queued.
+pub(crate) async fn park(
+    ports: &Ports,
+    parking: Deadline,
+    message: &Received,
+    put: impl Future<Output = Result<(), StoreError>> + Send,
+) -> bool {
+    match parking.hold(ports.clock.as_ref(), put).await {
+        Ok(Ok(())) => {}
+        Ok(Err(fault)) => {
+            error!(message = %message.id, error = &fault as &dyn std::error::Error, "quarantine can't be written; the message stays queued");
+            return false;
+        }
+        Err(GivenUp) => {
+            warn!(message = %message.id, "the invocation's time was up before it stood in quarantine; the message stays queued");
+            return false;
+        }
     }
     if let Err(fault) = ports.queue.delete(std::slice::from_ref(&message.receipt)).await {
-        warn!(message = %message.id, error = &fault as &dyn std::error::Error, "a message in quarantine can't be deleted; it will come again, into the same entry");
+        warn!(message = %message.id, error = &fault as &dyn std::error::Error, "a message in quarantine can't be deleted; it will come again, and be put there once more");
     }
     true
 }

@@ -91,8 +91,8 @@ async fn park(
             "what-to-do": Reason::EndedCommitter.advice(),
         });
         let raw = Bytes::from(message.body.clone());
-        let put = put_aside(&committer.ports, Reason::EndedCommitter, &message.id.0, raw, details).await;
-        if quarantine::let_go(&committer.ports, &message, &put).await {
+        let put = put_aside(&committer.ports, Reason::EndedCommitter, &message.id.0, raw, details);
+        if quarantine::park(&committer.ports, deadline.parking(), &message, put).await {
             state.went(&[message.receipt]);
             watch.suspects.forget(&message.id);
         } else {
@@ -109,7 +109,7 @@ async fn settle_all(committer: &Committer, state: &mut State, messages: Vec<Rece
     let is_due = |message: &Received| state.sweep.due(message, begun).is_some();
     let settling = if messages.iter().any(is_due) { deadline.half(begun) } else { deadline };
     let room = committer.settings.committer.max_bytes.bytes();
-    let inbox = open(&committer.ports, messages, state.sweep, room).await;
+    let inbox = open(&committer.ports, messages, state.sweep, room, settling.half(begun)).await;
     state.report.waiting += inbox.waiting;
     let clusters = committer.clusters();
     let progress = state.progress.clone();
@@ -121,7 +121,7 @@ async fn settle_all(committer: &Committer, state: &mut State, messages: Vec<Rece
         progress: &progress,
         sweep: state.sweep,
         deadline: settling,
-        rewriting: settling.half(begun),
+        rewriting: settling.half(committer.ports.clock.now()),
     };
     // Who has waited longest comes first: there may not be time for all of them.
     let mut tables: Vec<_> = inbox.tables.iter().collect();
@@ -160,14 +160,14 @@ async fn put_foreign_aside(
     foreign: Vec<Foreign>,
     deadline: Deadline,
 ) -> usize {
-    let mut left = 0;
+    let (mut left, parking) = (foreign.len(), deadline.parking());
     for foreign in foreign {
-        if !deadline.allows_parking(committer.ports.clock.now()) {
-            left += 1;
-        } else if let Some(receipt) = inbox::put_foreign_aside(&committer.ports, foreign).await {
+        if parking.is_over(committer.ports.clock.now()) {
+            break;
+        }
+        if let Some(receipt) = inbox::put_foreign_aside(&committer.ports, foreign, parking).await {
             state.went(&[receipt]);
-        } else {
-            left += 1;
+            left -= 1;
         }
     }
     left
@@ -270,7 +270,7 @@ async fn sweep(
     failure: &TableFailure,
     deadline: Deadline,
 ) -> usize {
-    let (ports, detail) = (&committer.ports, chain(failure));
+    let (ports, detail, parking) = (&committer.ports, chain(failure), deadline.parking());
     let mut swept = 0;
     let mut oldest_first: Vec<_> = deliveries.iter().collect();
     oldest_first.sort_by_key(|delivery| delivery.message.sent_ms);
@@ -282,11 +282,11 @@ async fn sweep(
         }
         let now = ports.clock.now();
         let Some(due) = state.sweep.due(&delivery.message, now) else { continue };
-        if !deadline.allows_parking(now) {
+        if parking.is_over(now) {
             break;
         }
-        let put = put_batch_aside(ports, due.reason, due.copies, delivery, &detail).await;
-        if quarantine::let_go(ports, &delivery.message, &put).await {
+        let put = put_batch_aside(ports, due.reason, due.copies, delivery, &detail);
+        if quarantine::park(ports, parking, &delivery.message, put).await {
             state.went(std::slice::from_ref(&delivery.message.receipt));
             swept += 1;
         }
@@ -310,7 +310,7 @@ pub(crate) async fn put_old_aside(
     let (old, young): (Vec<_>, Vec<_>) =
         messages.into_iter().partition(|message| state.sweep.due(message, now).is_some());
     let room = committer.settings.committer.max_bytes.bytes();
-    let inbox = open(&committer.ports, old, state.sweep, room).await;
+    let inbox = open(&committer.ports, old, state.sweep, room, deadline.half(now)).await;
     let mut left = inbox.waiting;
     for deliveries in inbox.tables.values() {
         left += deliveries.len() - sweep(committer, state, deliveries, gone, deadline).await;

@@ -128,3 +128,20 @@ async fn a_backlog_of_old_batches_that_is_too_much_for_one_invocation_lands_by_a
     assert!(invocations > 2, "they were too many for one invocation");
     assert_eq!(bench.rows().await, bench::keys(0, 0..MESSAGES));
 }
+
+#[tokio::test]
+async fn while_there_is_no_catalog_the_queue_is_looked_through_every_few_hours() {
+    let bench = Bench::new().await;
+    bench.send(&bench.batch(records(0, 0..1), Letters::none()).await).await;
+    bench.catalog_faults.outage(Call::LoadTable, Failure::NoConnection);
+    let mut looks = Vec::new();
+    for minute in 0..600 {
+        let before = bench.queue_faults.count(Call::Receive);
+        bench.drain().await.expect_err("the catalog is gone");
+        if bench.queue_faults.count(Call::Receive) > before {
+            looks.push(minute);
+        }
+        bench.clock.advance(Duration::from_mins(1));
+    }
+    assert!(looks.len() == 3 || looks.len() == 4, "a hundredth of 14 days is 202 minutes: {looks:?}");
+}

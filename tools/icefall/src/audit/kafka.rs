@@ -29,8 +29,8 @@ use super::topic::{Extent, Reader, TopicError, Topics};
 
 /// How long an answer of the brokers may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long it is waited for before it is looked whether there will be one.
-const TRY: Duration = Duration::from_secs(3);
+/// How long the first one is waited for before it is looked whether there will be one; the next for twice as long.
+const FIRST_TRY: Duration = Duration::from_secs(3);
 /// How long a partition may show nothing new before its end.
 const SILENCE: Duration = Duration::from_mins(1);
 /// How long one look for a record waits.
@@ -87,9 +87,9 @@ impl KafkaTopics {
     /// What the brokers say of a topic. Why they can't be reached is told as events, which somebody has to look at; who
     /// is refused is not kept waiting.
     fn metadata(&self, consumer: &BaseConsumer<Context>, topic: &Topic) -> Result<Metadata, TopicError> {
-        let begun = Instant::now();
+        let (begun, mut wait) = (Instant::now(), FIRST_TRY);
         loop {
-            let found = consumer.fetch_metadata(Some(topic.as_str()), TRY);
+            let found = consumer.fetch_metadata(Some(topic.as_str()), wait);
             let fault = match found {
                 Ok(found) => return Ok(found),
                 Err(fault) => fault,
@@ -98,6 +98,7 @@ impl KafkaTopics {
             if begun.elapsed() >= PATIENCE || self.context.is_refused.load(Ordering::Relaxed) {
                 return Err(self.broken(topic, &fault));
             }
+            wait *= 2;
         }
     }
 
