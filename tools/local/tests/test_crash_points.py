@@ -7,7 +7,7 @@ messages that a dead committer had hidden.
 import json
 import os
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 from crash_bench import play
@@ -28,12 +28,15 @@ def stack():
 
 @pytest.fixture(scope="module")
 def played(request, stack):
-    """What comes of the rows that are asked for, by id."""
+    """What comes of the rows that are asked for, by id, once all were played: pytest changes the environment from test to
+    test, and a reader that looks through it in another thread meanwhile may fail of that.
+    """
     asked = (item.callspec.params.get("point") for item in request.session.items if hasattr(item, "callspec"))
     wanted = {point.id for point in asked if point is not None}
     with ThreadPoolExecutor(LANES) as lanes:
-        yield {point.id: lanes.submit(play, stack, point) for point in CRASH_POINTS if point.id in wanted}
-        lanes.shutdown(cancel_futures=True)
+        rows = {point.id: lanes.submit(play, stack, point) for point in CRASH_POINTS if point.id in wanted}
+        wait(rows.values())
+        yield rows
 
 
 @pytest.mark.parametrize("point", CRASH_POINTS, ids=lambda point: point.id)
