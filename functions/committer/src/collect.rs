@@ -63,13 +63,12 @@ pub(crate) async fn collect(
                 warn!(error = &error as &dyn std::error::Error, "receiving failed; going on with what came");
                 return Ok(Collected { messages: gathered.messages, is_all: false });
             }
-            None if gathered.is_all(bounds, clock.now()) => {
-                return Ok(Collected { messages: gathered.messages, is_all: true });
+            None => {
+                let is_all = gathered.is_all(bounds, clock.now());
+                if is_all || gathered.is_enough(bounds, clock.now()) {
+                    return Ok(Collected { messages: gathered.messages, is_all });
+                }
             }
-            None if gathered.is_enough(bounds, clock.now()) => {
-                return Ok(Collected { messages: gathered.messages, is_all: false });
-            }
-            None => {}
         }
     }
 }

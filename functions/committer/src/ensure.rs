@@ -62,11 +62,9 @@ pub(crate) async fn ensure(
     let mut loaded = Vec::new();
     let mut missing = 0;
     let (catalog, clock) = (ports.catalog.as_ref(), ports.clock.as_ref());
-    let in_time = |found: Result<_, GivenUp>| found.unwrap_or(Err(TableFailure::NoAnswer));
-    let looks = wanted.iter().map(|table| async move {
-        let found = until.hold(clock, look(catalog, table)).await;
-        (table, found.unwrap_or(Err(TableFailure::NoAnswer)))
-    });
+    let looks = wanted
+        .iter()
+        .map(|table| async move { (table, in_time(until.hold(clock, look(catalog, table)).await)) });
     // Collected first: a stream that holds the closure itself is not known to be `Send`.
     let mut found = stream::iter(looks.collect::<Vec<_>>()).buffered(TABLES_AT_ONCE);
     while let Some((table, found)) = found.next().await {
@@ -90,6 +88,11 @@ pub(crate) async fn ensure(
         return Err(TableFailure::NoAnswer);
     }
     Ok((loaded, missing))
+}
+
+/// What the catalog said before it was no longer waited for.
+fn in_time<T>(found: Result<Result<T, TableFailure>, GivenUp>) -> Result<T, TableFailure> {
+    found.unwrap_or(Err(TableFailure::NoAnswer))
 }
 
 /// The table; `None`: it is absent and can be made.

@@ -63,16 +63,22 @@ impl LedgerStore {
 
     /// What `ledger` holds at the offsets `wanted`, and how many objects were read for it.
     pub async fn look_up(&self, ledger: &Ledger, wanted: &Wanted) -> Result<(Held, u64), LedgerStoreError> {
-        let mut read = 0;
         let tail = self.with(|memory| memory.tails.get(ledger.id()).cloned());
         let mut lookup = match tail {
             Some(tail) => Lookup::with_tail(ledger, wanted, tail),
             None => Lookup::new(ledger, wanted),
         };
+        let read = self.supply(&mut lookup).await?;
+        Ok((lookup.finish()?, read))
+    }
+
+    /// Gives a look-up all objects that it needs; says how many were read for it.
+    pub async fn supply(&self, lookup: &mut Lookup) -> Result<u64, LedgerStoreError> {
+        let mut read = 0;
         loop {
             let needed = lookup.needed();
             if needed.is_empty() {
-                return Ok((lookup.finish()?, read));
+                return Ok(read);
             }
             let objects = needed.into_iter().map(|hash| async move {
                 match self.with(|memory| memory.objects.get(&hash).cloned()) {

@@ -1,7 +1,5 @@
 """`icefall audit` of a cluster behind TLS that wants to know who reads: what operators have, and what they get wrong."""
 
-import os
-import subprocess
 import sys
 from dataclasses import replace
 

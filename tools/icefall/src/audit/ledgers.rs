@@ -2,16 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use futures::stream::{self, StreamExt, TryStreamExt};
 use icefall_ledger::{Held, Kind, Ledger, Lookup, SequenceNumber, Tail, Wanted};
 use icefall_manifest::{Offset, Partition};
 use icefall_tables::{LedgerStoreError, TableError};
 
 use super::window::{OFFSETS_AT_ONCE, Stretch, windows};
 use crate::{CliError, Desk};
-
-/// Objects of the ledger that are read at the same time.
-const READS_AT_ONCE: usize = 16;
 
 /// How many rows each snapshot settled, by its sequence number.
 pub(crate) type RowsBySnapshot = BTreeMap<SequenceNumber, u64>;
@@ -37,18 +33,7 @@ impl<'a> LedgerWalk<'a> {
             Some(tail) => Lookup::with_tail(&self.ledger, wanted, tail),
             None => Lookup::new(&self.ledger, wanted),
         };
-        loop {
-            let needed = lookup.needed();
-            if needed.is_empty() {
-                break;
-            }
-            let ledgers = &self.desk.ledgers;
-            let read = |hash| async move { Ok((hash, ledgers.object(hash).await?)) };
-            let mut objects = stream::iter(needed).map(read).buffer_unordered(READS_AT_ONCE);
-            while let Some((hash, bytes)) = objects.try_next().await.map_err(unreadable)? {
-                lookup.supply(hash, &bytes).map_err(LedgerStoreError::from).map_err(TableError::from)?;
-            }
-        }
+        self.desk.ledgers.supply(&mut lookup).await.map_err(TableError::from)?;
         let held = lookup.finish().map_err(LedgerStoreError::from).map_err(TableError::from)?;
         self.tail = held.tail().cloned();
         Ok(held)
@@ -80,10 +65,6 @@ impl<'a> LedgerWalk<'a> {
         }
         Ok(rows)
     }
-}
-
-fn unreadable(fault: icefall_store::StoreError) -> CliError {
-    TableError::from(LedgerStoreError::from(fault)).into()
 }
 
 /// Counts the rows that `held` has of a partition. Neighbours were mostly settled by the same snapshot.
