@@ -1,9 +1,12 @@
-//! A data file's rows in another schema of its table.
+//! A data file's rows in another schema of its table, or in that of another table.
 //!
 //! Iceberg tells columns by their ids, whatever their names and their order are by now. So a file that
 //! was written with a schema which the table has dropped can still be read into the present one: each
 //! column is found by its id and widened where the table's column was. What the present schema no
 //! longer has is left out, as every reader of the table leaves it out.
+//!
+//! Ids mean nothing from one table to the next, and a table that was made again is another one. There columns are found
+//! by name, as the records' own fields find theirs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -62,8 +65,26 @@ pub enum EvolveError {
     Arrow(#[from] ArrowError),
 }
 
-/// The rows of `file`, whatever schema of the table it was written with, as rows of `schema`.
-pub fn read_as(file: Bytes, schema: &Schema) -> Result<RecordBatch, EvolveError> {
+/// By what the columns of a file are told.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Columns {
+    /// By field id: the file was written for the same table, with whichever of its schemas.
+    ById,
+    /// By name: it was written for another table.
+    ByName,
+}
+
+impl Columns {
+    fn key(self, field: &Field) -> Option<&str> {
+        match self {
+            Self::ById => id(field),
+            Self::ByName => Some(field.name()),
+        }
+    }
+}
+
+/// The rows of `file` as rows of `schema`; which of its columns become which is told by `told`.
+pub fn read_as(file: Bytes, schema: &Schema, told: Columns) -> Result<RecordBatch, EvolveError> {
     let target = schema_to_arrow_schema(schema).map_err(|error| EvolveError::Schema(Box::new(error)))?;
     let target = Arc::new(target);
     let reader = ParquetRecordBatchReaderBuilder::try_new(file)?.build()?;
@@ -71,7 +92,7 @@ pub fn read_as(file: Bytes, schema: &Schema) -> Result<RecordBatch, EvolveError>
     for batch in reader {
         let batch = batch?;
         let from = batch.schema();
-        let evolve = Evolve { schema, rows: batch.num_rows() };
+        let evolve = Evolve { schema, told, rows: batch.num_rows() };
         let columns = evolve.columns(from.fields(), batch.columns(), target.fields())?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         batches.push(RecordBatch::try_new_with_options(Arc::clone(&target), columns, &options)?);
@@ -81,6 +102,7 @@ pub fn read_as(file: Bytes, schema: &Schema) -> Result<RecordBatch, EvolveError>
 
 struct Evolve<'a> {
     schema: &'a Schema,
+    told: Columns,
     rows: usize,
 }
 
@@ -92,13 +114,13 @@ impl Evolve<'_> {
         columns: &[ArrayRef],
         target: &Fields,
     ) -> Result<Vec<ArrayRef>, EvolveError> {
-        let by_id: HashMap<&str, (&FieldRef, &ArrayRef)> = from
+        let known: HashMap<&str, (&FieldRef, &ArrayRef)> = from
             .iter()
             .zip(columns)
-            .filter_map(|(field, column)| Some((id(field)?, (field, column))))
+            .filter_map(|(field, column)| Some((self.told.key(field)?, (field, column))))
             .collect();
         let rows = columns.first().map_or(self.rows, Array::len);
-        let found = target.iter().map(|to| match id(to).and_then(|id| by_id.get(id)) {
+        let found = target.iter().map(|to| match self.told.key(to).and_then(|key| known.get(key)) {
             Some((from, column)) => self.column(from, column, to),
             None => self.absent(to, rows),
         });
@@ -263,7 +285,7 @@ mod tests {
             long(1, "b"),
             long(9, "new"),
         ]);
-        let rows = read_as(file, &after).expect("rows");
+        let rows = read_as(file, &after, Columns::ById).expect("rows");
         assert_eq!(
             rows.schema().fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>(),
             ["items", "f", "b", "new"]
@@ -293,19 +315,43 @@ mod tests {
     }
 
     #[test]
+    fn columns_of_another_table_are_found_by_name_whatever_their_ids_are_there() {
+        let (_, file) = before();
+        let double = NestedField::optional(1, "f", Type::Primitive(PrimitiveType::Double));
+        let after =
+            schema(vec![list(vec![long(12, "y"), long(13, "x")]), double, long(3, "a"), long(2, "new")]);
+        let rows = read_as(file, &after, Columns::ByName).expect("rows");
+        let longs = |columns: &dyn Fn(&str) -> Option<ArrayRef>, name: &str| {
+            let column = columns(name).expect("a column");
+            column.as_primitive::<Int64Type>().iter().collect::<Vec<_>>()
+        };
+        let top = |name: &str| rows.column_by_name(name).cloned();
+        assert_eq!((longs(&top, "a"), longs(&top, "new")), (vec![Some(1), None, Some(3)], vec![None; 3]));
+        let items = top("items").expect("a column");
+        let inner = |name: &str| items.as_list::<i32>().values().as_struct().column_by_name(name).cloned();
+        assert_eq!((longs(&inner, "x"), longs(&inner, "y")), (vec![Some(1), Some(3)], vec![Some(2), None]));
+        let doubles = top("f").expect("a column");
+        assert_eq!(doubles.as_primitive::<Float64Type>().iter().collect::<Vec<_>>(), [Some(0.5), None, None]);
+    }
+
+    #[test]
     fn what_would_have_to_be_guessed_is_refused() {
         let (_, file) = before();
         let required = NestedField::required(9, "must", Type::Primitive(PrimitiveType::String));
-        let missing = read_as(file.clone(), &schema(vec![required])).expect_err("it is not there");
+        let missing =
+            read_as(file.clone(), &schema(vec![required]), Columns::ById).expect_err("it is not there");
         assert!(matches!(missing, EvolveError::Missing { .. }), "{missing}");
         let other = NestedField::optional(1, "a", Type::Primitive(PrimitiveType::String));
-        let other = read_as(file.clone(), &schema(vec![other])).expect_err("an int is no string");
+        let other =
+            read_as(file.clone(), &schema(vec![other]), Columns::ById).expect_err("an int is no string");
         assert!(other.to_string().contains("column a"), "{other}");
         let null = NestedField::required(1, "a", Type::Primitive(PrimitiveType::Long));
-        read_as(file.clone(), &schema(vec![null])).expect_err("the second row has none");
+        read_as(file.clone(), &schema(vec![null]), Columns::ById).expect_err("the second row has none");
         let default = long(9, "new").with_initial_default(iceberg::spec::Literal::long(4));
-        let default = read_as(file, &schema(vec![default])).expect_err("it would have to be written");
+        let default =
+            read_as(file, &schema(vec![default]), Columns::ById).expect_err("it would have to be written");
         assert!(matches!(default, EvolveError::Default(9)), "{default}");
-        read_as(Bytes::from_static(b"no parquet"), &schema(vec![long(1, "a")])).expect_err("no Parquet");
+        read_as(Bytes::from_static(b"no parquet"), &schema(vec![long(1, "a")]), Columns::ById)
+            .expect_err("no Parquet");
     }
 }

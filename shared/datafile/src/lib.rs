@@ -18,7 +18,7 @@ mod read;
 mod single_value;
 mod transform;
 
-pub use evolve::{EvolveError, read_as};
+pub use evolve::{Columns, EvolveError, read_as};
 pub use format::{DataFileError, FileFormat, NewDataFile, UnsupportedTable};
 pub use metrics::MetricsMode;
 pub use read::{check_whole, read, read_back};

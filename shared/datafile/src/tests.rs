@@ -17,7 +17,7 @@ use parquet::basic::{LogicalType, Type as Physical};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use proptest::prelude::*;
 
-use crate::{DataFileError, FileFormat, NewDataFile, read, read_as, read_back, single_value};
+use crate::{Columns, DataFileError, FileFormat, NewDataFile, read, read_as, read_back, single_value};
 
 const DECIMAL: PrimitiveType = PrimitiveType::Decimal { precision: 20, scale: 2 };
 /// The scalar columns, by the names that their values are made for.
@@ -236,7 +236,7 @@ proptest! {
             let expected = take_record_batch(&rows, &UInt32Array::from(file.rows.clone())).expect("rows");
             let found = read_back(file.bytes.clone(), &file.entry, &schema()).expect("a readable file");
             prop_assert_eq!(&found, &expected);
-            prop_assert_eq!(&read_as(file.bytes.clone(), &schema()).expect("a readable file"), &expected);
+            prop_assert_eq!(&read_as(file.bytes.clone(), &schema(), Columns::ById).expect("a readable file"), &expected);
             prop_assert_eq!(file.entry.record_count, file.rows.len() as u64);
             prop_assert_eq!(file.entry.file_size_in_bytes, file.bytes.len() as u64);
             prop_assert!(file.rows.is_sorted());

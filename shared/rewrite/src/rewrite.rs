@@ -7,7 +7,7 @@ use arrow::compute::filter_record_batch;
 use bytes::Bytes;
 use iceberg::spec::{PartitionSpecRef, SchemaRef, TableMetadata};
 use icefall_clock::{Clock, Entropy};
-use icefall_datafile::{FileFormat, NewDataFile, check_whole, read, read_as};
+use icefall_datafile::{Columns, FileFormat, NewDataFile, check_whole, read, read_as};
 use icefall_ledger::{Free, Rows};
 use icefall_manifest::{
     BatchFile, BatchManifest, DeadLetter, DeadLetterFile, RecordId, RecordList, SchemaId, SpecId, TableUuid,
@@ -53,13 +53,16 @@ impl Rewriter<'_> {
     }
 
     /// All of `batch`, read from `copies` where there is one, in new files of the table as it is today,
-    /// whichever table it was written for.
+    /// whichever table it was written for. Another table's columns become those of the same names, as the records' own
+    /// fields would.
     pub async fn adopt(
         &self,
         batch: &BatchManifest,
         copies: &FileCopies,
     ) -> Result<BatchManifest, RewriteError> {
-        let adopted = self.today(Keep::None, copies.clone())?.run(batch, None).await?;
+        let is_own = batch.table_uuid == TableUuid(self.metadata.uuid());
+        let told = if is_own { Columns::ById } else { Columns::ByName };
+        let adopted = self.today(told, Keep::None, copies.clone())?.run(batch, None).await?;
         Ok(BatchManifest { made_at_ms: self.clock.now().unix_ms(), ..adopted })
     }
 
@@ -70,13 +73,13 @@ impl Rewriter<'_> {
             (Some(schema), Some(spec)) => {
                 self.target(schema, spec, Source::AsWritten, keep, FileCopies::new())
             }
-            _ => self.today(keep, FileCopies::new()),
+            _ => self.today(Columns::ById, keep, FileCopies::new()),
         }
     }
 
-    fn today(&self, keep: Keep, copies: FileCopies) -> Result<Job<'_>, RewriteError> {
+    fn today(&self, told: Columns, keep: Keep, copies: FileCopies) -> Result<Job<'_>, RewriteError> {
         let (schema, spec) = (self.metadata.current_schema(), self.metadata.default_partition_spec());
-        self.target(schema, spec, Source::Any, keep, copies)
+        self.target(schema, spec, Source::Other(told), keep, copies)
     }
 
     fn target(
@@ -114,8 +117,8 @@ enum Keep {
 enum Source {
     /// Of the very schema that is written.
     AsWritten,
-    /// Of some schema.
-    Any,
+    /// Of some other one.
+    Other(Columns),
 }
 
 struct Job<'a> {
@@ -187,7 +190,7 @@ impl Job<'_> {
     fn read(&self, path: &str, bytes: Bytes) -> Result<RecordBatch, RewriteError> {
         match self.source {
             Source::AsWritten => read(bytes, &self.schema).map_err(|fault| damaged(path, fault)),
-            Source::Any => read_as(bytes, &self.schema).map_err(|fault| damaged(path, fault)),
+            Source::Other(told) => read_as(bytes, &self.schema, told).map_err(|fault| damaged(path, fault)),
         }
     }
 

@@ -13,7 +13,7 @@ use chrono::DateTime;
 use iceberg::spec::{ManifestContentType, ManifestFile, TableMetadata};
 use icefall_catalog::Snapshots;
 use icefall_convert::Converter;
-use icefall_datafile::{FileFormat, NewDataFile, read_as};
+use icefall_datafile::{Columns, FileFormat, NewDataFile, read_as};
 use icefall_ledger::{Held, Kind, Settled, Wanted};
 use icefall_manifest::{
     BatchFile, BatchId, BatchManifest, DeadLetterFile, Fingerprint, RecordId, RecordList, Release, SchemaId,
@@ -132,6 +132,7 @@ pub(crate) async fn run(
         let rows = read_as(
             desk.tables.get(&location).await.map_err(CliError::Tables)?,
             from.metadata.current_schema(),
+            Columns::ById,
         )?;
         let mut by_source: BTreeMap<Source, Vec<Letter>> = BTreeMap::new();
         for letter in letters(&rows)?.into_iter().filter(|letter| filter.takes(letter)) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use icefall_catalog::{CatalogError, Snapshots};
-use icefall_datafile::read_as;
+use icefall_datafile::{Columns, read_as};
 use icefall_ledger::{Applied, Ledger, OutboxSpan, applied_property_name};
 use icefall_manifest::{Partition, Source, TableUuid};
 use icefall_store::Location;
@@ -49,7 +49,7 @@ pub(crate) async fn letters_of(desk: &Desk, source: &Source) -> Result<Letters, 
         let location =
             Location::parse(&path).map_err(|fault| CliError::DeadLetters(format!("{path}: {fault}")))?;
         let file = desk.tables.get(&location).await.map_err(CliError::Tables)?;
-        let rows = read_as(file, loaded.metadata.current_schema())?;
+        let rows = read_as(file, loaded.metadata.current_schema(), Columns::ById)?;
         for letter in letters(&rows)?.into_iter().filter(|letter| letter.source == *source) {
             let print = (letter.offset, letter.id().fingerprint);
             let of_table = found.by_table.entry(letter.target_table).or_default();

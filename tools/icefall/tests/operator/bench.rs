@@ -89,6 +89,14 @@ impl Bench {
         Self { settings: SETTINGS.replace("\"local\"", &format!("\"{name}\"")), ..self }
     }
 
+    /// The same with the table's columns declared in another order.
+    pub(crate) fn with_columns_turned_round(self) -> Self {
+        let (n, o) =
+            (r#"{ name = "n", type = "long", required = true }"#, r#"{ name = "o", type = "long" }"#);
+        let settings = SETTINGS.replace(n, "first").replace(o, n).replace("first", o);
+        Self { settings, ..self }
+    }
+
     /// What stands in the record that [`Bench::write_others`] writes at an offset.
     pub(crate) const fn other(offset: i64) -> i64 {
         offset + 1_000_000
@@ -225,6 +233,11 @@ impl Bench {
 
     /// The values of the rows that a reader sees, sorted.
     pub(crate) async fn rows(&self) -> Vec<i64> {
+        self.longs("n").await
+    }
+
+    /// What stands in a column of those rows, sorted.
+    pub(crate) async fn longs(&self, column: &str) -> Vec<i64> {
         let metadata = self.metadata();
         let Some(snapshot) = metadata.current_snapshot() else { return Vec::new() };
         let file_io = file_io(Arc::clone(&self.store) as Arc<dyn ObjectStore>);
@@ -238,7 +251,7 @@ impl Bench {
                 let location = Location::parse(entry.file_path()).expect("a location");
                 let bytes = self.store.get(&location).await.expect("the file is there");
                 let file = read(bytes, metadata.current_schema()).expect("a data file");
-                let column = file.column_by_name("n").expect("a column");
+                let column = file.column_by_name(column).expect("a column");
                 rows.extend(column.as_primitive::<Int64Type>().values().iter().copied());
             }
         }

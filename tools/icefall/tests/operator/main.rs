@@ -92,6 +92,19 @@ async fn records_of_a_table_that_was_made_again_land_in_the_present_one() {
     assert_eq!(bench.listed(&["--all"]).await[0]["decision"]["because"], "another-table");
 }
 
+/// Field ids are dealt out anew when a table is made again.
+#[tokio::test]
+async fn released_into_a_table_whose_columns_stand_in_another_order_each_value_keeps_its_name() {
+    let bench = Bench::new().await;
+    bench.write_place(7, 1_007).await;
+    let bench = bench.with_columns_turned_round();
+    bench.remake_table().await;
+    let id = bench.only_id().await;
+    release(&bench, &id, "another-table").await.expect("it is released");
+    bench.drain().await.expect("it drains");
+    assert_eq!((bench.rows().await, bench.longs("o").await), (vec![7], vec![1_007]));
+}
+
 #[tokio::test]
 async fn what_the_table_holds_by_now_is_left_out() {
     let bench = of_another_table().await;
