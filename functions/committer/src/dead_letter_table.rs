@@ -52,6 +52,7 @@ pub(crate) fn schema() -> Result<Schema, iceberg::Error> {
             required(10, "error_class", PrimitiveType::String),
             required(11, "error_text", PrimitiveType::String),
             required(12, "time", PrimitiveType::Timestamptz),
+            optional(16, "timestamp_ms", PrimitiveType::Long),
         ])
         .build()
 }
@@ -87,14 +88,15 @@ fn row(letter: &DeadLetter) -> Value {
         "error_class": letter.error_class,
         "error_text": letter.error_text,
         "time": i64::try_from(letter.time_ms).ok().and_then(iso),
+        "timestamp_ms": letter.timestamp_ms,
     })
 }
 
-/// Kafka's timestamps may be any number; one beyond the calendar is left null rather than guessed, and
-/// the record's own bytes still hold whatever it meant.
+/// Kafka's timestamps may be any number. One beyond the calendar of the converter, which begins with the year 1, is
+/// left null rather than guessed; `timestamp_ms` holds every one as it came.
 fn iso(unix_ms: i64) -> Option<String> {
     let time = chrono::DateTime::from_timestamp_millis(unix_ms)?;
-    (0..=9_999)
+    (1..=9_999)
         .contains(&chrono::Datelike::year(&time))
         .then(|| time.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
@@ -105,4 +107,46 @@ fn required(id: i32, name: &str, column: PrimitiveType) -> Arc<NestedField> {
 
 fn optional(id: i32, name: &str, column: PrimitiveType) -> Arc<NestedField> {
     Arc::new(NestedField::optional(id, name, Type::Primitive(column)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Milliseconds around the ends of each year that a calendar may begin or end with, and any others.
+    fn times() -> impl Strategy<Value = i64> {
+        let ends = [-62_198_755_200_000_i64, -62_167_219_200_000, -62_135_596_800_000, 253_402_300_800_000];
+        let near = (prop::sample::select(ends.to_vec()), -90_000_000_i64..90_000_000)
+            .prop_map(|(end, from)| end + from);
+        prop_oneof![near, any::<i64>()]
+    }
+
+    proptest! {
+        /// One that could not would hold up all others of the pipeline.
+        #[test]
+        fn a_dead_letter_becomes_a_row_whatever_its_time_is(timestamp_ms in prop::option::of(times())) {
+            let schema = schema().expect("a schema");
+            let mut converter = Converter::new(&schema).expect("a schema that can be written");
+            let letter = DeadLetter {
+                source: icefall_manifest::Source {
+                    pipeline: "demo".try_into().expect("an id"),
+                    cluster: "local".try_into().expect("a name"),
+                    topic: "clicks".try_into().expect("a topic"),
+                },
+                partition: icefall_manifest::Partition::new(0).expect("a partition"),
+                offset: icefall_manifest::Offset::new(7).expect("an offset"),
+                timestamp_ms,
+                key: None,
+                value: Some(icefall_manifest::Blob(b"{".to_vec())),
+                headers: Vec::new(),
+                target_table: "shop.clicks".try_into().expect("a table"),
+                error_class: "json".to_owned(),
+                error_text: "it ends too soon".to_owned(),
+                time_ms: 1_700_000_000_000,
+            };
+            prop_assert!(converter.append(row(&letter).to_string().as_bytes()).is_ok());
+        }
+    }
 }

@@ -42,6 +42,11 @@ fn letter(rows: &RecordBatch, row: usize) -> Option<Letter> {
         None => Some(None),
         Some(column) => Some(Some(column.as_primitive_opt::<TimestampMicrosecondType>()?.value(row) / 1000)),
     };
+    // Tables that were made by an earlier version lack this column.
+    let exact = match column(rows, "timestamp_ms", row) {
+        None => millis("timestamp")?,
+        Some(column) => Some(column.as_primitive_opt::<Int64Type>()?.value(row)),
+    };
     let nil = TableUuid(uuid::Uuid::nil());
     let id: LedgerId = format!("{nil}/main/{}", text("source")?).parse().ok()?;
     let partition = column(rows, "partition", row)?.as_primitive_opt::<Int32Type>()?.value(row);
@@ -50,7 +55,7 @@ fn letter(rows: &RecordBatch, row: usize) -> Option<Letter> {
         source: id.source,
         partition: Partition::new(partition.into())?,
         offset: Offset::new(offset)?,
-        timestamp_ms: millis("timestamp")?,
+        timestamp_ms: exact,
         key: bytes("key")?,
         value: bytes("value")?,
         target_table: text("target_table")?,
