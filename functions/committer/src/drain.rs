@@ -231,7 +231,7 @@ impl Committer {
 
     /// The clusters that the settings name.
     pub(crate) fn clusters(&self) -> Vec<ClusterName> {
-        self.settings.cluster.iter().cloned().collect()
+        self.settings.cluster.iter().chain(&self.settings.known_clusters).cloned().collect()
     }
 
     pub(crate) fn outboxes(&self, deadline: Deadline) -> Outboxes<'_> {

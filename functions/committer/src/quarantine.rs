@@ -90,7 +90,10 @@ impl Reason {
                 "find out who sends to this queue, or whether the table's location was changed"
             }
             Self::BadMetrics => "report it: the writer and the table disagree about a column's type",
-            Self::AnotherCluster => "give the cluster its former name in the settings, or name both clusters",
+            Self::AnotherCluster => {
+                "if it is the same cluster, give it its former name in the settings; if it is another one, with records \
+                 of its own, name both in kafka.cluster and kafka.known_clusters of the committer; then release it"
+            }
             Self::AnotherEncoding => {
                 "the event source mapping's schema registry was switched on or off in between: compare the rows \
                  at these offsets before anything is replayed"

@@ -151,7 +151,7 @@ impl fmt::Display for Reason {
             Self::UnnamedCluster { held } => write!(
                 f,
                 "the table holds this topic as {held}, a cluster that the settings don't name: \
-                 give the cluster its former name, or name both clusters"
+                 give the cluster its former name, or name both, in kafka.cluster and kafka.known_clusters"
             ),
         }
     }

@@ -100,6 +100,11 @@ section! {
     /// self-managed Kafka; MSK: the ARN's cluster id when absent. Give another name only to a cluster
     /// whose records are others.
     "cluster" => cluster: String,
+    /// The names of other clusters whose records are in the tables, too: of one that was left for this one, or that
+    /// another of the pipeline's writers reads. A topic that a table holds under the name of a cluster which stands
+    /// neither here nor in `cluster` is not taken in under another: a cluster that merely got another name would
+    /// bring all of its records a second time. None when absent.
+    "known_clusters" => known_clusters: Vec<Option<String>>,
 }
 
 section! {

@@ -31,6 +31,8 @@ pub struct Settings {
     pub pipeline: PipelineId,
     /// The Kafka cluster's name. Absent: MSK's is in the event; self-managed Kafka is refused.
     pub cluster: Option<ClusterName>,
+    /// Other clusters whose records are in the tables, too.
+    pub known_clusters: Vec<ClusterName>,
     /// What stands between Icefall and everything that it talks to.
     pub network: NetworkSettings,
     /// The Iceberg REST catalog.

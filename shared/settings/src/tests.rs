@@ -12,6 +12,7 @@ pipeline = "demo"
 
 [kafka]
 cluster = "local"
+known_clusters = ["left", "b.eu"]
 
 [catalog]
 uri = "http://127.0.0.1:21181"
@@ -105,6 +106,7 @@ pub(crate) fn fault(text: &str) -> String {
 fn the_full_file_means_what_it_says() {
     let settings = Settings::parse(FULL, &Environment::default()).expect("sound settings");
     assert_eq!(settings.cluster.as_ref().map(ClusterName::as_str), Some("local"));
+    assert_eq!(settings.known_clusters.iter().map(ClusterName::as_str).collect::<Vec<_>>(), ["left", "b.eu"]);
     assert_eq!(settings.catalog.uri.as_str(), "http://127.0.0.1:21181");
     let SignInSettings::SigV4(sign, _) = &settings.catalog.sign_in else { panic!("it signs") };
     assert_eq!(sign.name, "s3tables");

@@ -34,8 +34,9 @@ pub(crate) fn settings(raw: RawSettings, environment: &Environment, faults: &mut
         Check { environment, faults, declared: Vec::new(), topics: Vec::new(), targets: Vec::new() };
     let pipeline = check.required(raw.pipeline, &Key::named("pipeline"), "give the pipeline an id");
     let pipeline = check.parsed(pipeline, &Key::named("pipeline"), PipelineId::try_from);
-    let cluster = raw.kafka.unwrap_or_default().cluster;
-    let cluster = check.parsed(cluster, &Key::named("kafka").child("cluster"), ClusterName::try_from);
+    let kafka = raw.kafka.unwrap_or_default();
+    let cluster = check.parsed(kafka.cluster, &Key::named("kafka").child("cluster"), ClusterName::try_from);
+    let known_clusters = check.known_clusters(kafka.known_clusters.unwrap_or_default());
     let catalog = check.catalog(raw.catalog.unwrap_or_default(), &Key::named("catalog"));
     let store = check.store(raw.store.unwrap_or_default(), &Key::named("store"));
     let ops = check.ops(raw.ops.unwrap_or_default(), &Key::named("ops"));
@@ -50,6 +51,7 @@ pub(crate) fn settings(raw: RawSettings, environment: &Environment, faults: &mut
     Some(Settings {
         pipeline: pipeline?,
         cluster,
+        known_clusters,
         network: network?,
         catalog: catalog?,
         store: store?,
@@ -123,6 +125,12 @@ impl Check<'_> {
         parse: impl FnOnce(R) -> Result<T, E>,
     ) -> Option<T> {
         parse(raw?).map_err(|problem| self.faults.add(key, problem)).ok()
+    }
+
+    fn known_clusters(&mut self, raw: Vec<Option<String>>) -> Vec<ClusterName> {
+        let key = Key::named("kafka").child("known_clusters");
+        let named = raw.into_iter().enumerate();
+        named.filter_map(|(index, name)| self.parsed(name, &key.at(index), ClusterName::try_from)).collect()
     }
 
     /// A text that must not be empty.
