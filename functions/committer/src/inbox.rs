@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use icefall_ledger::Overruled;
-use icefall_manifest::{BatchManifest, Branch, Message, Release, SpilledBatch, TableName};
+use icefall_manifest::{BatchManifest, Branch, Message, Release, Source, SpilledBatch, TableName};
 use icefall_mutations::{Mutation, is};
 use icefall_queue::{Receipt, Received};
 use icefall_store::StoreError;
@@ -114,6 +114,43 @@ enum Unopened {
     Unreadable(StoreError),
     /// It will never be a batch manifest.
     NoBatch(String),
+}
+
+/// Says how long a batch manifest has waited that was not read: nobody else would notice.
+fn tell_age(ports: &Ports, table: &TableName, message: &Received) {
+    if let Some(sent) = message.sent_ms {
+        ports.metrics.batch_unread(table, ports.clock.now().since(Timestamp::from_unix_ms(sent)));
+    }
+}
+
+/// The deliveries of a table with those of one source together, who has waited longest first, and as parts of at most
+/// `most` sources each.
+pub(crate) fn parts_of(mut deliveries: Vec<Delivery>, most: usize) -> Vec<Vec<Delivery>> {
+    let mut oldest: BTreeMap<Source, u64> = BTreeMap::new();
+    for Delivery { batch, .. } in &deliveries {
+        let known = oldest.entry(batch.source.clone()).or_insert(batch.made_at_ms);
+        *known = batch.made_at_ms.min(*known);
+    }
+    deliveries.sort_by_cached_key(|delivery| {
+        let source = &delivery.batch.source;
+        (oldest.get(source).copied(), source.clone())
+    });
+    let mut parts: Vec<Vec<Delivery>> = Vec::new();
+    let (mut last, mut sources) = (None, most);
+    for delivery in deliveries {
+        if last.as_ref() != Some(&delivery.batch.source) {
+            last = Some(delivery.batch.source.clone());
+            sources += 1;
+        }
+        match parts.last_mut() {
+            Some(part) if sources <= most => part.push(delivery),
+            _ => {
+                parts.push(vec![delivery]);
+                sources = 1;
+            }
+        }
+    }
+    parts
 }
 
 async fn read(

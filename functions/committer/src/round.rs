@@ -13,6 +13,7 @@ use icefall_clock::Timestamp;
 use icefall_manifest::{Branch, TableName};
 use icefall_mutations::{Mutation, is};
 use icefall_queue::{Receipt, Received};
+use icefall_tables::MAX_SOURCES;
 use serde_json::json;
 use tracing::{error, warn};
 
@@ -21,7 +22,7 @@ use crate::deadline::Deadline;
 use crate::drain::{Committer, State};
 use crate::failure::TableFailure;
 use crate::heartbeat::Watch;
-use crate::inbox::{self, Delivery, Foreign, chain, open};
+use crate::inbox::{self, Delivery, Foreign, chain, open, parts_of};
 use crate::quarantine::{self, Reason, put_aside, put_batch_aside};
 use crate::settle::Settler;
 use crate::suspects::Sorted;
@@ -127,17 +128,16 @@ async fn settle_all(committer: &Committer, state: &mut State, messages: Vec<Rece
     let mut tables: Vec<_> = inbox.tables.iter().collect();
     tables.sort_by_key(|(_, deliveries)| deliveries.iter().map(|delivery| delivery.batch.made_at_ms).min());
     let tables = tables.into_iter().map(|((table, branch), deliveries)| {
-        let settler = &settler;
-        tell_received(committer, table, deliveries);
-        async move { (table, branch, deliveries, settler.settle(table, branch, deliveries).await) }
+        tell_received(committer, &table, &deliveries);
+        settle_table(&settler, table, branch, deliveries)
     });
     // Collected first: a stream that holds the closure itself is not known to be `Send`.
     let tables: Vec<_> = tables.collect();
     let at_once = if is(Mutation::BadTableBlocks) { 1 } else { TABLES_AT_ONCE };
     let mut outcomes = stream::iter(tables).buffer_unordered(at_once);
     let mut failed = Vec::new();
-    while let Some((table, branch, deliveries, outcome)) = outcomes.next().await {
-        if outcome.is_err() && is(Mutation::BadTableBlocks) {
+    while let Some(TableOutcome { table, branch, settled, failed: of_table }) = outcomes.next().await {
+        if of_table.is_some() && is(Mutation::BadTableBlocks) {
             break;
         }
         match outcome {
@@ -146,8 +146,8 @@ async fn settle_all(committer: &Committer, state: &mut State, messages: Vec<Rece
         }
     }
     // Afterwards: while one table's messages are parked, no other's request would be looked after.
-    for (table, deliveries, failure) in failed {
-        note_failed(committer, state, table, deliveries, &failure, deadline).await;
+    for (table, branch, deliveries, failure) in failed {
+        note_failed(committer, state, (&table, &branch), &deliveries, &failure, deadline).await;
     }
     state.report.waiting += put_foreign_aside(committer, state, inbox.foreign, deadline).await;
     deliver(committer, state, deadline).await;
@@ -174,6 +174,7 @@ async fn put_foreign_aside(
 }
 
 /// Says what came, and how long it had waited.
+        failed.extend(of_table.map(|(deliveries, failure)| (table, branch, deliveries, failure)));
 fn tell_received(committer: &Committer, table: &TableName, deliveries: &[Delivery]) {
     let now = committer.ports.clock.now();
     for delivery in deliveries {
@@ -183,6 +184,35 @@ fn tell_received(committer: &Committer, table: &TableName, deliveries: &[Deliver
 }
 
 /// A round without messages: nothing to settle, but somebody is there. Without it a pipeline that was quiet for long
+/// What became of a table in a round: what was settled, commit by commit, and what failed in the end.
+struct TableOutcome {
+    table: TableName,
+    branch: Branch,
+    settled: Vec<Settled>,
+    failed: Option<(Vec<Delivery>, TableFailure)>,
+}
+
+/// Settles what came for a table, as many sources at a time as a commit may have. What comes after a failure has failed
+/// with it.
+async fn settle_table(
+    settler: &Settler<'_>,
+    table: TableName,
+    branch: Branch,
+    deliveries: Vec<Delivery>,
+) -> TableOutcome {
+    let (mut settled, mut failed) = (Vec::new(), None);
+    for part in parts_of(deliveries, MAX_SOURCES) {
+        match &mut failed {
+            Some((left, _)) => Vec::extend(left, part),
+            None => match settler.settle(&table, &branch, &part).await {
+                Ok(done) => settled.push(done),
+                Err(failure) => failed = Some((part, failure)),
+            },
+        }
+    }
+    TableOutcome { table, branch, settled, failed }
+}
+
 /// would stand still for ever: writers refuse their batches when the heartbeat is old, and without batches there
 /// are no rounds.
 pub(crate) async fn quiet(committer: &Committer, deadline: Deadline) {

@@ -23,7 +23,7 @@ use crate::{LedgerStore, LedgerStoreError, Table, TableError, ident, summary};
 const ATTEMPTS: u32 = 10;
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
-/// What the snapshot's summary keeps of the reason.
+/// Bytes of the reason that the snapshot's summary keeps.
 const MAX_REASON: usize = 200;
 
 /// Why a ledger was not changed. Where nothing else is said, it stands as it stood.
@@ -117,7 +117,10 @@ impl Changer<'_> {
     ) -> Result<Ledger, ChangeError> {
         let note = BTreeMap::from([
             ("icefall.operator".to_owned(), kind.to_owned()),
-            ("icefall.because".to_owned(), because.chars().take(MAX_REASON).collect()),
+            (
+                "icefall.because".to_owned(),
+                because.get(..because.floor_char_boundary(MAX_REASON)).unwrap_or_default().to_owned(),
+            ),
         ]);
         let mut last = String::new();
         for _ in 0..ATTEMPTS {

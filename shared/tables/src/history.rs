@@ -11,6 +11,7 @@ use icefall_ledger::{
 };
 use icefall_manifest::{Branch, Source};
 
+use crate::summary::holds;
 use crate::table::SOURCES_KEY;
 
 /// By which name engines say that a snapshot was picked from another (as Iceberg's Java library writes it).
@@ -61,5 +62,5 @@ fn mark_of(snapshot: &Snapshot) -> SnapshotMark {
 /// Whether a snapshot says that it settled records of `source`.
 pub(crate) fn names(snapshot: &Snapshot, source: &Source) -> bool {
     let sources = snapshot.summary().additional_properties.get(SOURCES_KEY);
-    sources.is_some_and(|sources| sources.split(' ').any(|held| held == source.to_string()))
+    sources.is_some_and(|sources| holds(sources, source))
 }

@@ -19,7 +19,7 @@ pub use change::{ChangeError, Changer, LedgerChange};
 pub use error::TableError;
 pub use history::history;
 pub use ledger_store::{LedgerStore, LedgerStoreError};
-pub use summary::summary;
+pub use summary::{MAX_SOURCES, summary};
 pub use table::{SOURCES_KEY, Table, ident};
 
 /// What a released batch manifest overrules whose rows are those of dead letters: that they are settled already, as

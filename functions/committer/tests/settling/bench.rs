@@ -210,6 +210,14 @@ impl Bench {
         Self::start(text, Taking::default(), std::array::from_fn(|_| Faults::new())).await
     }
 
+    /// From now on these clusters are known besides the one that is read.
+    pub(crate) fn knowing(mut self, clusters: &[&str]) -> Self {
+        let known = format!("cluster = \"local\", known_clusters = {clusters:?}");
+        self.world.settings = self.world.settings.replace("cluster = \"local\"", &known);
+        assert!(self.world.settings.contains("known_clusters"), "{}", self.world.settings);
+        self.restarted()
+    }
+
     /// From now on parts take that long.
     pub(crate) fn taking(mut self, taking: Taking) -> Self {
         self.world.taking = taking;
@@ -431,8 +439,13 @@ impl Bench {
 
     /// A change of the table that somebody else makes.
     pub(crate) async fn update(&self, updates: Vec<TableUpdate>) {
+        self.update_table(TABLE, updates).await;
+    }
+
+    /// The same of any table.
+    pub(crate) async fn update_table(&self, table: &str, updates: Vec<TableUpdate>) {
         let commit = Commit::new(Vec::new(), updates, self.uuid());
-        self.catalog.commit(&ident(TABLE), &commit).await.into_result().expect("it commits");
+        self.catalog.commit(&ident(table), &commit).await.into_result().expect("it commits");
     }
 
     pub(crate) async fn remake_table(&self) {

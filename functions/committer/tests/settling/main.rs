@@ -17,6 +17,7 @@ mod register;
 mod reported;
 mod scale;
 mod slow;
+mod sources;
 mod suspects;
 
 use std::time::Duration;
