@@ -11,11 +11,12 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::stream;
 use iceberg::TableIdent;
-use iceberg::spec::TableMetadata;
+use iceberg::spec::{MAIN_BRANCH, TableMetadata};
 use icefall_catalog::{Commit, CommitOutcome, LoadedTable, Reason, Snapshots};
 use icefall_datafile::NewDataFile;
 use icefall_ledger::{
-    Applied, EntryNumber, Ledger, LedgerError, LedgerId, OutboxEntry, Round, applied_property_name,
+    Applied, Continued, EntryNumber, Ledger, LedgerError, LedgerId, Lineage, OutboxEntry, Round, SnapshotId,
+    applied_property_name,
 };
 use icefall_manifest::{
     Branch, DeadLetter, DeadLetterError, PipelineId, SchemaId, Source, SpecId, TableName, TableUuid,
@@ -23,7 +24,8 @@ use icefall_manifest::{
 use icefall_mutations::{Mutation, is};
 use icefall_store::{Location, LocationError, StoreError, file_io};
 use icefall_tables::{
-    Append, AppendBuilder, AppendError, FileGroup, LedgerStore, LedgerStoreError, TableError, ident,
+    Append, AppendBuilder, AppendError, FileGroup, LedgerStore, LedgerStoreError, SOURCES_KEY, TableError,
+    compare, history, ident,
 };
 use thiserror::Error;
 use tracing::{error, info, warn};
@@ -138,8 +140,8 @@ impl Outboxes<'_> {
     /// Reads how far the dead-letter table is.
     pub(crate) async fn progress(&self) -> Result<Progress, DeliveryError> {
         let work = async {
-            let loaded = self.load().await?;
-            Ok(Progress(Some(self.applied(&loaded.metadata).await?)))
+            let (_, applied) = self.load().await?;
+            Ok(Progress(Some(applied)))
         };
         self.hold(work).await
     }
@@ -160,8 +162,7 @@ impl Outboxes<'_> {
     async fn attempts(&self, ledgers: &[Ledger]) -> Result<Progress, DeliveryError> {
         let (mut last, mut unknown) = (String::new(), 0);
         for attempt in 1..=MAX_ATTEMPTS {
-            let loaded = self.load().await?;
-            let mut applied = self.applied(&loaded.metadata).await?;
+            let (loaded, mut applied) = self.load().await?;
             let mail = self.collect(ledgers, &applied).await;
             if mail.through.is_empty() {
                 return Ok(Progress(Some(applied)));
@@ -211,21 +212,59 @@ impl Outboxes<'_> {
         Ok(ident(self.table)?)
     }
 
-    async fn load(&self) -> Result<LoadedTable, TableFailure> {
-        Ok(self.ports.catalog.load_table(&self.ident()?, Snapshots::Refs).await?)
+    /// The table, and how far it is. What it says of that is doubted like any ledger: by an old value, or by that of
+    /// another history, entries would be applied a second time.
+    async fn load(&self) -> Result<(LoadedTable, Applied), TableFailure> {
+        let loaded = self.load_with(Snapshots::Refs).await?;
+        let applied = self.applied_in(&loaded.metadata)?;
+        let id = self.register_id(&loaded.metadata)?;
+        if self.ledgers.is_compared(&id, applied.last_snapshot(), head(&loaded.metadata)) {
+            self.check_there(&loaded.metadata, &applied, &id).await?;
+            return Ok((loaded, applied));
+        }
+        let loaded = self.load_with(Snapshots::All).await?;
+        let applied = self.applied_in(&loaded.metadata)?;
+        let id = self.register_id(&loaded.metadata)?;
+        self.check_there(&loaded.metadata, &applied, &id).await?;
+        self.check_lineage(&loaded.metadata, &applied, &id)?;
+        self.ledgers.remember_compared(&id, applied.last_snapshot(), head(&loaded.metadata));
+        Ok((loaded, applied))
     }
 
-    /// How far the table is. A property that has gone missing is not begun anew: its entries would
-    /// be applied a second time.
-    async fn applied(&self, metadata: &TableMetadata) -> Result<Applied, TableFailure> {
-        let applied = self.applied_in(metadata)?;
-        if applied.last_snapshot().is_none() {
-            let id = self.register_id(metadata)?;
-            if self.ledgers.is_registered(&id).await? {
-                return Err(TableError::LedgerMissing(Box::new(id)).into());
-            }
+    async fn load_with(&self, snapshots: Snapshots) -> Result<LoadedTable, TableFailure> {
+        Ok(self.ports.catalog.load_table(&self.ident()?, snapshots).await?)
+    }
+
+    /// A property that has gone missing is not begun anew.
+    async fn check_there(
+        &self,
+        metadata: &TableMetadata,
+        applied: &Applied,
+        id: &LedgerId,
+    ) -> Result<(), TableFailure> {
+        if applied.last_snapshot().is_some() {
+            return Ok(());
         }
-        Ok(applied)
+        let settled = history(metadata, &id.branch, &id.source).snapshots;
+        if settled.iter().any(|ancestor| ancestor.is_ours) || self.ledgers.is_registered(id).await? {
+            return Err(TableError::LedgerMissing(Box::new(id.clone())).into());
+        }
+        Ok(())
+    }
+
+    fn check_lineage(
+        &self,
+        metadata: &TableMetadata,
+        applied: &Applied,
+        id: &LedgerId,
+    ) -> Result<(), TableFailure> {
+        let found = Continued { last: applied.last_snapshot(), rewind: None };
+        let lineage = compare(metadata, id, found)
+            .map_err(|fault| TableError::Lineage { ledger: Box::new(id.clone()), fault })?;
+        if let Lineage::RolledBack { to } = lineage {
+            warn!(table = %self.table, snapshot = %to.id, "the dead-letter table was rolled back; the dead letters that went with it do not come again");
+        }
+        Ok(())
     }
 
     fn applied_in(&self, metadata: &TableMetadata) -> Result<Applied, TableFailure> {
@@ -320,10 +359,17 @@ impl Outboxes<'_> {
             groups: vec![group.map_err(append_failure)?],
             may_merge,
             properties: HashMap::from([property]),
-            summary: BTreeMap::from([("icefall.dead-letters".to_owned(), letters.len().to_string())]),
+            summary: BTreeMap::from([
+                (SOURCES_KEY.to_owned(), self.register_id(metadata)?.source.to_string()),
+                ("icefall.dead-letters".to_owned(), letters.len().to_string()),
+            ]),
         };
         Ok(builder.build(&append, key).await.map_err(append_failure)?)
     }
+}
+
+fn head(metadata: &TableMetadata) -> Option<SnapshotId> {
+    metadata.snapshot_for_ref(MAIN_BRANCH).map(|head| SnapshotId(head.snapshot_id()))
 }
 
 /// What of a ledger's outbox the dead-letter table lacks.

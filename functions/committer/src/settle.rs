@@ -162,7 +162,7 @@ impl Settler<'_> {
                     "the branch was rolled back; what went with it stays settled, and `icefall ledger rewind` brings it back"
                 );
             }
-            self.ledgers.remember_compared(&ledger, table.head());
+            self.ledgers.remember_compared(ledger.id(), ledger.last_snapshot(), table.head());
         }
         Ok(table)
     }
@@ -182,7 +182,9 @@ impl Settler<'_> {
     fn doubtful(&self, table: &Table, deliveries: &[Delivery]) -> Vec<Ledger> {
         let sources: BTreeSet<&Source> = deliveries.iter().map(|delivery| &delivery.batch.source).collect();
         let ledgers = sources.into_iter().filter_map(|source| table.read(source)?.ok());
-        ledgers.filter(|ledger| !self.ledgers.is_compared(ledger, table.head())).collect()
+        let is_told =
+            |ledger: &Ledger| self.ledgers.is_compared(ledger.id(), ledger.last_snapshot(), table.head());
+        ledgers.filter(|ledger| !is_told(ledger)).collect()
     }
 
     /// Writes everything that the commit will name, in the order in which it must be durable.

@@ -53,7 +53,7 @@ pub use error::LedgerError;
 pub use held::{Held, Standing};
 pub use ids::{EntryNumber, Incarnation, LedgerId, ObjectHash, SequenceNumber, SnapshotId, SnapshotMark};
 pub use index::{FAN_OUT, Index, LedgerObject};
-pub use lineage::{Ancestor, Chain, ChainEnd, Lineage, LineageFault, lineage};
+pub use lineage::{Ancestor, Chain, ChainEnd, Continued, Lineage, LineageFault, lineage};
 pub use lookup::Lookup;
 pub use name::{property_name, read_property_name, unnamed_twin};
 pub use outbox::{Outbox, OutboxEntry, OutboxSpan};

@@ -102,10 +102,31 @@ pub enum LineageFault {
     },
 }
 
-/// Compares `ledger` with the history of its branch, `head` from the branch's newest snapshot and `own` from the
+/// What a record in a table's properties that snapshots of ours continue says of them: a ledger, or how far a dead-letter
+/// table is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Continued {
+    /// The last snapshot that it accounts for.
+    pub last: Option<SnapshotMark>,
+    /// When it was rewound the last time.
+    pub rewind: Option<SequenceNumber>,
+}
+
+impl From<&Ledger> for Continued {
+    fn from(ledger: &Ledger) -> Self {
+        Self { last: ledger.last_snapshot(), rewind: ledger.last_rewind() }
+    }
+}
+
+/// Compares a ledger with the history of its branch, `head` from the branch's newest snapshot and `own` from the
 /// ledger's last one; `own` is `None` where that one can't be seen.
-pub fn lineage(ledger: &Ledger, head: &Chain, own: Option<&Chain>) -> Result<Lineage, LineageFault> {
-    let Some(last) = ledger.last_snapshot() else { return Ok(Lineage::Continued) };
+pub fn lineage(
+    ledger: impl Into<Continued>,
+    head: &Chain,
+    own: Option<&Chain>,
+) -> Result<Lineage, LineageFault> {
+    let ledger = ledger.into();
+    let Some(last) = ledger.last else { return Ok(Lineage::Continued) };
     let is_newer = |ancestor: &&Ancestor| ancestor.mark.sequence_number > last.sequence_number;
     for newer in head.snapshots.iter().take_while(is_newer) {
         check_newer(ledger, newer, last)?;
@@ -121,7 +142,7 @@ pub fn lineage(ledger: &Ledger, head: &Chain, own: Option<&Chain>) -> Result<Lin
     if found.id == last.id {
         return Ok(Lineage::Continued);
     }
-    let rewind = ledger.last_rewind().filter(|_| !is(Mutation::BeforeRewindTaken));
+    let rewind = ledger.rewind.filter(|_| !is(Mutation::BeforeRewindTaken));
     if let Some(rewind) = rewind.filter(|rewind| found.sequence_number < *rewind) {
         return Err(LineageFault::BeforeRewind { found: found.id, rewind });
     }
@@ -137,11 +158,11 @@ pub fn lineage(ledger: &Ledger, head: &Chain, own: Option<&Chain>) -> Result<Lin
     }
 }
 
-fn check_newer(ledger: &Ledger, newer: &Ancestor, last: SnapshotMark) -> Result<(), LineageFault> {
+fn check_newer(ledger: Continued, newer: &Ancestor, last: SnapshotMark) -> Result<(), LineageFault> {
     if newer.is_ours && !is(Mutation::OldPropertyTaken) {
         return Err(LineageFault::OldProperty { newer: newer.mark.id, last: last.id });
     }
-    match (newer.picked, ledger.last_rewind()) {
+    match (newer.picked, ledger.rewind) {
         (Some(_), Some(_)) if is(Mutation::PickedTaken) => Ok(()),
         (Some(from), Some(rewind)) if from.is_none_or(|from| from < rewind) => {
             Err(LineageFault::PickedFromBeforeRewind { picked: newer.mark.id, rewind })

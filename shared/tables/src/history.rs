@@ -6,8 +6,8 @@
 
 use iceberg::spec::{Snapshot, SnapshotRef, TableMetadata};
 use icefall_ledger::{
-    Ancestor, Chain, ChainEnd, Ledger, Lineage, LineageFault, SequenceNumber, SnapshotId, SnapshotMark,
-    lineage,
+    Ancestor, Chain, ChainEnd, Continued, LedgerId, Lineage, LineageFault, SequenceNumber, SnapshotId,
+    SnapshotMark, lineage,
 };
 use icefall_manifest::{Branch, Source};
 
@@ -23,13 +23,13 @@ pub fn history(metadata: &TableMetadata, branch: &Branch, source: &Source) -> Ch
     chain(metadata, metadata.snapshot_for_ref(branch.as_str()).cloned(), source)
 }
 
-/// What that history says about `ledger`, if all snapshots were loaded.
-pub(crate) fn compare(metadata: &TableMetadata, ledger: &Ledger) -> Result<Lineage, LineageFault> {
-    let id = ledger.id();
+/// What that history says about the ledger `id`, or another record of ours that goes by such an id, if all snapshots were
+/// loaded.
+pub fn compare(metadata: &TableMetadata, id: &LedgerId, found: Continued) -> Result<Lineage, LineageFault> {
     let head = history(metadata, &id.branch, &id.source);
-    let last = ledger.last_snapshot().and_then(|last| metadata.snapshot_by_id(last.id.0)).cloned();
+    let last = found.last.and_then(|last| metadata.snapshot_by_id(last.id.0)).cloned();
     let own = last.map(|last| chain(metadata, Some(last), &id.source));
-    lineage(ledger, &head, own.as_ref())
+    lineage(found, &head, own.as_ref())
 }
 
 fn chain(metadata: &TableMetadata, newest: Option<SnapshotRef>, source: &Source) -> Chain {

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream;
 use icefall_ledger::{
-    Held, Ledger, LedgerError, LedgerId, LedgerObject, Lookup, ObjectHash, SnapshotId, Tail, Wanted,
+    Held, Ledger, LedgerError, LedgerId, LedgerObject, Lookup, ObjectHash, SnapshotId, SnapshotMark, Tail,
+    Wanted,
 };
 use icefall_manifest::Source;
 use icefall_mutations::{Mutation, is};
@@ -114,18 +115,18 @@ impl LedgerStore {
         }
     }
 
-    /// Whether a branch whose newest snapshot is `head` is known to continue `ledger`: it is the ledger's own, or it was
-    /// compared before.
+    /// Whether a branch whose newest snapshot is `head` is known to continue the ledger whose last one is `last`: it is
+    /// the ledger's own, or it was compared before.
     #[must_use]
-    pub fn is_compared(&self, ledger: &Ledger, head: Option<SnapshotId>) -> bool {
-        let last = ledger.last_snapshot().map(|last| last.id);
-        last == head || self.with(|memory| memory.compared.get(ledger.id()) == Some(&(head, last)))
+    pub fn is_compared(&self, id: &LedgerId, last: Option<SnapshotMark>, head: Option<SnapshotId>) -> bool {
+        let last = last.map(|last| last.id);
+        last == head || self.with(|memory| memory.compared.get(id) == Some(&(head, last)))
     }
 
     /// Remembers that they were compared.
-    pub fn remember_compared(&self, ledger: &Ledger, head: Option<SnapshotId>) {
-        let last = ledger.last_snapshot().map(|last| last.id);
-        self.with(|memory| memory.compared.insert(ledger.id().clone(), (head, last)));
+    pub fn remember_compared(&self, id: &LedgerId, last: Option<SnapshotMark>, head: Option<SnapshotId>) {
+        let last = last.map(|last| last.id);
+        self.with(|memory| memory.compared.insert(id.clone(), (head, last)));
     }
 
     /// Any object by its hash, from memory or from the ops bucket.

@@ -129,7 +129,7 @@ impl Table {
     /// What the branch's history says about `ledger`, if the table was loaded with all its snapshots.
     pub fn lineage(&self, ledger: &Ledger) -> Result<Lineage, TableError> {
         let fault = |fault| TableError::Lineage { ledger: Box::new(ledger.id().clone()), fault };
-        compare(&self.metadata, ledger).map_err(fault)
+        compare(&self.metadata, ledger.id(), ledger.into()).map_err(fault)
     }
 
     /// The ledger of `source` that stands in the metadata, if one does.

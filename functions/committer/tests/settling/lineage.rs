@@ -4,7 +4,7 @@ use iceberg::TableUpdate;
 use iceberg::spec::{MAIN_BRANCH, SnapshotReference, SnapshotRetention};
 use icefall_testkit::{Call, Failure};
 
-use crate::bench::{self, Bench, Letters, TABLE, VISIBILITY, records};
+use crate::bench::{self, Bench, DEAD_LETTERS, Letters, TABLE, VISIBILITY, records};
 use crate::other_engine::{manifests, replace_manifests};
 
 async fn settle(bench: &Bench, offsets: std::ops::Range<i64>) {
@@ -74,6 +74,35 @@ async fn an_old_value_of_the_property_stops_the_table_until_the_new_one_is_back(
     bench.clock.advance(VISIBILITY);
     bench.drain().await.expect("it goes on");
     assert_eq!(bench.rows().await, bench::keys(0, 0..12));
+}
+
+/// By such a value, dead letters that the table holds would be delivered to it a second time.
+#[tokio::test]
+async fn an_old_value_in_the_dead_letter_table_holds_dead_letters_back_until_the_new_one_is_there() {
+    let bench = Bench::new().await;
+    let name = "icefall.applied.demo".to_owned();
+    let value = |bench: &Bench| bench.metadata(DEAD_LETTERS).properties().get(&name).cloned();
+    let set = |value: &str| TableUpdate::SetProperties { updates: [(name.clone(), value.to_owned())].into() };
+    bench.send(&bench.batch(records(0, 0..2), Letters::of(1, 0..2)).await).await;
+    bench.drain().await.expect("it drains");
+    let old = value(&bench).expect("how far it is");
+    bench.send(&bench.batch(records(0, 2..4), Letters::of(1, 2..4)).await).await;
+    bench.drain().await.expect("it drains");
+    let new = value(&bench).expect("how far it is");
+    for broken in [Some(old.as_str()), None] {
+        let update =
+            broken.map_or_else(|| TableUpdate::RemoveProperties { removals: vec![name.clone()] }, set);
+        bench.update_table(DEAD_LETTERS, vec![update]).await;
+        let cold = bench.another_committer();
+        let next = cold.total_records();
+        cold.send(&cold.batch(records(0, next..next + 1), Letters::of(1, next..next + 1)).await).await;
+        cold.drain().await.expect("the table itself is settled");
+        assert_eq!(bench.dead_letters().await, bench::keys(1, 0..4), "{broken:?}");
+        assert!(bench.measured().value(Some(DEAD_LETTERS), "TableFailures") > Some(0), "the alarm");
+    }
+    bench.update_table(DEAD_LETTERS, vec![set(&new)]).await;
+    bench.drain().await.expect("it drains");
+    assert_eq!(bench.dead_letters().await, bench::keys(1, 0..6), "what waited comes, once");
 }
 
 /// REPLACE TABLE keeps the table's uuid and its properties, and begins a history without a parent.
