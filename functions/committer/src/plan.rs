@@ -144,7 +144,7 @@ impl Planner<'_> {
         let batch = &delivery.batch;
         Ok(match decide(round, delivery).map_err(LedgerStoreError::from)? {
             Verdict::Commit if is(Mutation::FreeDropped) => Fate::Settled,
-            Verdict::Commit => match self.current(batch).await {
+            Verdict::Commit => match self.current(batch, self.is_spent(round, delivery)).await {
                 Ok(Some(current)) => {
                     // Looked at before, unless they were written anew.
                     let files = match (&current, files) {
@@ -184,7 +184,7 @@ impl Planner<'_> {
         free: Free,
         accepted: Fate,
     ) -> Result<Fate, TableFailure> {
-        match self.trim(&delivery.batch, free).await {
+        match self.trim(&delivery.batch, free, self.is_spent(round, delivery)).await {
             Ok(Some(trimmed)) => {
                 let files = group_of(self.table, &trimmed)?;
                 plan.accept(round, delivery, Cow::Owned(trimmed), files)?;
@@ -195,13 +195,23 @@ impl Planner<'_> {
         }
     }
 
+    /// Whether a delivery's own files can't be committed any more: they are old, of a dropped schema or spec, or a snapshot
+    /// may have named them before. That one may have been rolled back and its records freed by a rewind; its expiry
+    /// removes the files that it added, as Iceberg's libraries do it for snapshots outside the branch's history.
+    fn is_spent(&self, round: &Round, Delivery { batch, message, .. }: &Delivery) -> bool {
+        let may_be_named =
+            round.ledger().last_rewind().is_some() && message.receive_count > 1 && !batch.files.is_empty();
+        may_be_named || is_stale(&self.table.metadata, batch, self.ports.clock.now())
+    }
+
     /// The batch manifest with files that can be committed: its own, or new ones, if there is time to write them.
     async fn current<'a>(
         &self,
         batch: &'a BatchManifest,
+        is_spent: bool,
     ) -> Result<Option<Cow<'a, BatchManifest>>, RewriteError> {
         let (metadata, now) = (&self.table.metadata, self.ports.clock.now());
-        if !is_stale(metadata, batch, now) {
+        if !is_spent {
             return Ok(Some(Cow::Borrowed(batch)));
         }
         if let Some(renewed) = self.renewals.of(metadata, batch, None, now) {
@@ -229,11 +239,16 @@ impl Planner<'_> {
 
     fn tell_renewed(&self, batch: &BatchManifest) {
         self.ports.metrics.batch_renewed(&self.table.name);
-        warn!(table = %self.table.name, batch = %batch.id, made_at_ms = batch.made_at_ms, "its files were written anew: they are old, or of a schema or partition spec that the table has dropped");
+        warn!(table = %self.table.name, batch = %batch.id, made_at_ms = batch.made_at_ms, "its files were written anew: they are old, of a schema or partition spec that the table has dropped, or a snapshot that was rolled back may have named them");
     }
 
     /// The batch manifest with files of its `free` records, if there is time to write them.
-    async fn trim(&self, batch: &BatchManifest, free: Free) -> Result<Option<BatchManifest>, RewriteError> {
+    async fn trim(
+        &self,
+        batch: &BatchManifest,
+        free: Free,
+        is_spent: bool,
+    ) -> Result<Option<BatchManifest>, RewriteError> {
         let (metadata, now) = (&self.table.metadata, self.ports.clock.now());
         if let Some(trimmed) = self.renewals.of(metadata, batch, Some(&free), now) {
             return Ok(Some(trimmed));
@@ -241,7 +256,7 @@ impl Planner<'_> {
         if self.rewriting.is_over(now) {
             return Ok(None);
         }
-        let trimmed = if is_stale(metadata, batch, now) {
+        let trimmed = if is_spent {
             self.tell_renewed(batch);
             self.rewriter().renew(batch, Some(&free)).await?
         } else {

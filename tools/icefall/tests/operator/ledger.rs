@@ -1,9 +1,11 @@
 //! Ledgers that are rewound after a rollback, and ledgers that were lost and are put back.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Duration;
 
 use icefall_cli::CliError;
+use icefall_queue::CommitQueue;
 use icefall_store::{Location, ObjectStore};
 
 use crate::bench::{Bench, SOURCE, TABLE};
@@ -42,6 +44,33 @@ async fn what_a_rollback_took_out_lands_again_after_a_rewind_and_not_before() {
     assert_eq!(bench.rows().await, (0..30).collect::<Vec<_>>());
     assert!(bench.queue.is_empty());
     assert!(refused(&bench, "rewind").await.contains("nothing to rewind"));
+}
+
+/// Iceberg's libraries remove the files that a snapshot outside the branch's history added as soon as it expires.
+#[tokio::test]
+async fn files_that_a_rolled_back_snapshot_named_are_not_committed_again_after_a_rewind() {
+    let bench = Bench::new().await;
+    settle(&bench, 0..10).await;
+    let kept = bench.metadata().current_snapshot_id().expect("a snapshot");
+    let data = |bench: &Bench| {
+        let keys = bench.store.keys("lake", "").into_iter();
+        keys.filter(|key| key.contains("/data/")).collect::<BTreeSet<_>>()
+    };
+    let before = data(&bench);
+    bench.write(10..20).await;
+    let named: Vec<_> = data(&bench).difference(&before).cloned().collect();
+    let body = bench.queue.bodies().pop().expect("its message");
+    bench.drain().await.expect("it drains");
+    bench.set_main(kept).await;
+    ledger(&bench, "rewind").await.expect("it is rewound");
+    // As if it had not been deleted.
+    bench.queue.inject(&body);
+    bench.queue.receive(1, Duration::ZERO).await.expect("it is there");
+    bench.clock.advance(Duration::from_mins(10));
+    bench.drain().await.expect("it drains");
+    assert!(named.iter().all(|key| bench.store.remove(&Location::s3("lake", key.as_str()))), "{named:?}");
+    assert_eq!(bench.rows().await, (0..20).collect::<Vec<_>>());
+    assert!(bench.queue.is_empty());
 }
 
 #[tokio::test]
