@@ -45,6 +45,12 @@ pub enum DrainError {
         /// How many messages.
         messages: usize,
     },
+    /// Messages that belong in quarantine could not be put there.
+    #[error(
+        "{0} messages that belong in quarantine can't be put there and stay queued, until the queue drops them; the log \
+         names each with its reason: see whether the function may write to quarantine/ in the ops bucket"
+    )]
+    Quarantine(usize),
     /// The event comes from a queue, but its messages can't be read.
     #[error(
         "the queue's event can't be read ({0}); its messages stay queued: check what invokes this function"
@@ -67,6 +73,8 @@ pub struct Report {
     pub snapshots: usize,
     /// Tables that could not be settled.
     pub failed_tables: usize,
+    /// Messages of no table that quarantine could not take.
+    pub unparked: usize,
 }
 
 /// The committer of one pipeline, kept while the function stays warm.
@@ -322,10 +330,13 @@ impl Committer {
 
     fn end(&self, report: Report) -> Result<Report, DrainError> {
         self.tell(report);
-        if report.failed_tables == 0 {
-            return Ok(report);
+        match report {
+            Report { failed_tables: 0, unparked: 0, .. } => Ok(report),
+            Report { failed_tables: 0, unparked, .. } => Err(DrainError::Quarantine(unparked)),
+            Report { failed_tables: tables, waiting: messages, .. } => {
+                Err(DrainError::Tables { tables, messages })
+            }
         }
-        Err(DrainError::Tables { tables: report.failed_tables, messages: report.waiting })
     }
 }
 

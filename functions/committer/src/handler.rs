@@ -87,6 +87,7 @@ impl From<DrainError> for Diagnostic {
             DrainError::Queue(_) => "Icefall.QueueUnreadable",
             DrainError::Catalog(_) => "Icefall.CatalogUnreachable",
             DrainError::Tables { .. } => "Icefall.TablesNotSettled",
+            DrainError::Quarantine(..) => "Icefall.QuarantineNotWritten",
             DrainError::Event(_) => "Icefall.EventUnreadable",
         };
         let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());

@@ -1,8 +1,9 @@
 //! Messages as batch manifests, grouped by table; what is none goes to quarantine as it came.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use icefall_clock::Timestamp;
 use icefall_ledger::Overruled;
 use icefall_manifest::{BatchManifest, Branch, Message, Release, Source, SpilledBatch, TableName};
 use icefall_mutations::{Mutation, is};
@@ -10,7 +11,7 @@ use icefall_queue::{Receipt, Received};
 use icefall_store::StoreError;
 use icefall_tables::REPLAY;
 use serde_json::json;
-use tracing::warn;
+use tracing::error;
 
 use crate::Ports;
 use crate::deadline::Deadline;
@@ -58,8 +59,10 @@ pub(crate) struct Inbox {
     pub(crate) tables: BTreeMap<(TableName, Branch), Vec<Delivery>>,
     /// Messages that nothing can be settled of. They are put in quarantine when all else is done.
     pub(crate) foreign: Vec<Foreign>,
-    /// Messages that stay queued, since what they point to can't be read now.
+    /// Messages that stay queued, since what they point to can't be read now, or not in this round.
     pub(crate) waiting: usize,
+    /// The tables of those that can't be read.
+    pub(crate) unreadable: BTreeSet<TableName>,
 }
 
 /// A message that will not become a batch manifest, and why.
@@ -89,8 +92,11 @@ pub(crate) async fn open(
                 let key = (batch.table.clone(), batch.branch.clone());
                 inbox.tables.entry(key).or_default().push(Delivery { batch, release, message });
             }
-            Err(Unopened::Unreadable(store)) => {
-                warn!(message = %message.id, error = &store as &dyn std::error::Error, "a spilled batch manifest can't be read now; its message stays queued");
+            Err(Unopened::Unreadable(table, store)) => {
+                error!(message = %message.id, %table, error = &store as &dyn std::error::Error, "a spilled batch manifest can't be read now; its message stays queued");
+                ports.metrics.table_failed(&table);
+                tell_age(ports, &table, &message);
+                inbox.unreadable.insert(table);
                 match sweep.due(&message, ports.clock.now()) {
                     Some(due) => {
                         inbox.foreign.push(Foreign { message, reason: due.reason, detail: chain(&store) });
@@ -98,22 +104,16 @@ pub(crate) async fn open(
                     None => inbox.waiting += 1,
                 }
             }
-            Err(Unopened::NoRoom) => inbox.waiting += 1,
+            Err(Unopened::NoRoom(table)) => {
+                tell_age(ports, &table, &message);
+                inbox.waiting += 1;
+            }
             Err(Unopened::NoBatch(detail)) => {
                 inbox.foreign.push(Foreign { message, reason: Reason::NoBatchManifest, detail });
             }
         }
     }
     inbox
-}
-
-enum Unopened {
-    /// There is no room for its object in this round, or no time.
-    NoRoom,
-    /// Its object can't be read at present.
-    Unreadable(StoreError),
-    /// It will never be a batch manifest.
-    NoBatch(String),
 }
 
 /// Says how long a batch manifest has waited that was not read: nobody else would notice.
@@ -153,6 +153,15 @@ pub(crate) fn parts_of(mut deliveries: Vec<Delivery>, most: usize) -> Vec<Vec<De
     parts
 }
 
+enum Unopened {
+    /// There is no room for its object in this round, or no time.
+    NoRoom(TableName),
+    /// Its object can't be read at present.
+    Unreadable(TableName, StoreError),
+    /// It will never be a batch manifest.
+    NoBatch(String),
+}
+
 async fn read(
     ports: &Ports,
     message: &Received,
@@ -161,7 +170,7 @@ async fn read(
     match Message::decode(&message.body) {
         Ok(Message::Batch(batch)) => Ok((*batch, None)),
         Ok(Message::Released(batch, release)) => Ok((*batch, Some(release))),
-        Ok(Message::Spilled(_)) if *room == 0 => Err(Unopened::NoRoom),
+        Ok(Message::Spilled(spilled)) if *room == 0 => Err(Unopened::NoRoom(spilled.table)),
         Ok(Message::Spilled(spilled)) => fetch(ports, &spilled, room).await,
         Err(fault) => Err(Unopened::NoBatch(chain(&fault))),
     }
@@ -177,7 +186,7 @@ async fn fetch(
         Err(gone @ StoreError::NotFound { .. }) => {
             return Err(Unopened::NoBatch(format!("{gone}; replay offsets {:?}", spilled.offsets)));
         }
-        Err(error) => return Err(Unopened::Unreadable(error)),
+        Err(error) => return Err(Unopened::Unreadable(spilled.table.clone(), error)),
     };
     *room = room.saturating_sub(body.len() as u64);
     let text = std::str::from_utf8(&body).map_err(|fault| Unopened::NoBatch(fault.to_string()))?;

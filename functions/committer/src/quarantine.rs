@@ -7,6 +7,7 @@
 use bytes::Bytes;
 use futures::stream;
 use futures::{StreamExt, TryStreamExt};
+use icefall_clock::Timestamp;
 use icefall_manifest::{BatchManifest, OffsetRun, RecordList};
 use icefall_mutations::{Mutation, is};
 use icefall_queue::Received;
@@ -194,22 +195,45 @@ async fn put_runs_aside(
     offsets: Vec<OffsetRun>,
 ) -> Result<(), StoreError> {
     let Delivery { batch, message, .. } = delivery;
-    let id = &message.id.0;
+    let copies = copies(ports, reason, ports.clock.now(), needed, delivery).await?;
     let raw = Bytes::from(message.body.clone());
-    let blank = QuarantineEntry {
-        reason: reason.name(),
-        id,
-        when: ports.clock.now(),
-        raw: Bytes::new(),
-        details: Value::Null,
-    };
-    let files = batch.files.iter().enumerate();
-    let blank = &blank;
+    put_aside(ports, reason, &message.id.0, raw, details(batch, reason, detail, &copies, &offsets)).await
+}
+
+/// Adds copies of the data files to the entry that was put for a message `when`, unopened, and what else is known of the
+/// batch manifest now that it was opened. Whatever ends this leaves the entry as it is.
+pub(crate) async fn complete(
+    ports: &Ports,
+    reason: Reason,
+    when: Timestamp,
+    delivery: &Delivery,
+    detail: &str,
+) -> Result<(), StoreError> {
+    let Delivery { batch, message, .. } = delivery;
+    let copies = copies(ports, reason, when, Copies::WherePossible, delivery).await?;
+    let offsets: Vec<_> = batch.record_lists().flat_map(|list| list.runs().iter().copied()).collect();
+    let details = details(batch, reason, detail, &copies, &offsets);
+    let raw = Bytes::from(message.body.clone());
+    ports
+        .ops
+        .quarantine(&QuarantineEntry { reason: reason.name(), id: &message.id.0, when, raw, details })
+        .await?;
+    Ok(())
+}
+
+async fn copies(
+    ports: &Ports,
+    reason: Reason,
+    when: Timestamp,
+    needed: Copies,
+    delivery: &Delivery,
+) -> Result<Vec<Value>, StoreError> {
+    let id = &delivery.message.id.0;
+    let blank = &QuarantineEntry { reason: reason.name(), id, when, raw: Bytes::new(), details: Value::Null };
+    let files = delivery.batch.files.iter().enumerate();
     let copies = files.map(|(index, file)| copy(ports, blank, needed, index, &file.data_file.path));
     // Collected first: a stream that holds the closure itself is not known to be `Send`.
-    let copies: Vec<Value> =
-        stream::iter(copies.collect::<Vec<_>>()).buffered(COPIES_AT_ONCE).try_collect().await?;
-    put_aside(ports, reason, id, raw, details(batch, reason, detail, &copies, &offsets)).await
+    stream::iter(copies.collect::<Vec<_>>()).buffered(COPIES_AT_ONCE).try_collect().await
 }
 
 async fn copy(
@@ -227,9 +251,11 @@ async fn copy(
             let key = ports.ops.quarantine_copy(entry, index, &location, body).await?;
             Ok(json!({ "file": path, "copy": key }))
         }
-        Err(StoreError::NotFound { .. }) => {
-            Ok(json!({ "file": path, "copy": null, "missing": "the file is gone" }))
-        }
+        // It may have been put aside before, when the file was there still, and not been let go.
+        Err(StoreError::NotFound { .. }) => Ok(match ports.ops.kept_copy(entry, index, &location).await? {
+            Some(key) => json!({ "file": path, "copy": key }),
+            None => json!({ "file": path, "copy": null, "missing": "the file is gone" }),
+        }),
         Err(error) if needed == Copies::WherePossible => {
             Ok(json!({ "file": path, "copy": null, "missing": chain(&error) }))
         }

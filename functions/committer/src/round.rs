@@ -18,7 +18,7 @@ use serde_json::json;
 use tracing::{error, warn};
 
 use crate::carry_out::Settled;
-use crate::deadline::Deadline;
+use crate::deadline::{Deadline, GivenUp};
 use crate::drain::{Committer, State};
 use crate::failure::TableFailure;
 use crate::heartbeat::Watch;
@@ -26,6 +26,7 @@ use crate::inbox::{self, Delivery, Foreign, chain, open, parts_of};
 use crate::quarantine::{self, Reason, put_aside, put_batch_aside};
 use crate::settle::Settler;
 use crate::suspects::Sorted;
+use crate::sweep::Sweep;
 
 /// Tables that are settled at the same time.
 const TABLES_AT_ONCE: usize = 8;
@@ -76,7 +77,8 @@ async fn try_suspects(
     watch.end(committer, begun).await;
 }
 
-/// Puts messages in quarantine as they came, unopened.
+/// Puts messages in quarantine as they came, unopened; what it takes to release them is added once they are there, since
+/// to open them may be what ended the committer.
 async fn park(
     committer: &Committer,
     state: &mut State,
@@ -86,21 +88,49 @@ async fn park(
 ) {
     let begun = watch.begin(committer, &[], deadline).await;
     for message in messages {
-        let details = json!({
-            "detail": "the committer did not live to end the rounds in which it held this message alone",
-            "rounds": watch.suspects.rounds_alone(&message.id),
-            "what-to-do": Reason::EndedCommitter.advice(),
-        });
-        let raw = Bytes::from(message.body.clone());
+        let detail = format!(
+            "the committer did not live to end the rounds in which it held this message alone: {}",
+            watch.suspects.rounds_alone(&message.id).join(", ")
+        );
+        let details = json!({ "detail": detail, "what-to-do": Reason::EndedCommitter.advice() });
+        let (raw, when) = (Bytes::from(message.body.clone()), committer.ports.clock.now());
         let put = put_aside(&committer.ports, Reason::EndedCommitter, &message.id.0, raw, details);
         if quarantine::park(&committer.ports, deadline.parking(), &message, put).await {
-            state.went(&[message.receipt]);
+            state.went(std::slice::from_ref(&message.receipt));
             watch.suspects.forget(&message.id);
+            complete(committer, message, when, &detail, deadline).await;
         } else {
             state.report.waiting += 1;
+            state.report.unparked += 1;
         }
     }
     watch.end(committer, begun).await;
+}
+
+/// Opens a message that stands in quarantine, and keeps copies of its data files there while the table has them.
+async fn complete(
+    committer: &Committer,
+    message: Received,
+    when: Timestamp,
+    detail: &str,
+    deadline: Deadline,
+) {
+    let (ports, id) = (&committer.ports, message.id.clone());
+    let work = async {
+        let room = committer.settings.committer.max_bytes.bytes();
+        let inbox = open(ports, vec![message], Sweep::default(), room, deadline).await;
+        let delivery = inbox.tables.values().flatten().next()?;
+        Some(quarantine::complete(ports, Reason::EndedCommitter, when, delivery, detail).await)
+    };
+    match deadline.parking().hold(ports.clock.as_ref(), work).await {
+        Ok(Some(Ok(()))) => {}
+        Ok(Some(Err(fault))) => {
+            warn!(message = %id, error = &fault as &dyn std::error::Error, "its data files can't be copied now; release it before the table's clean-up removes them");
+        }
+        Ok(None) | Err(GivenUp) => {
+            warn!(message = %id, "its data files are not copied; release it before the table's clean-up removes them");
+        }
+    }
 }
 
 async fn settle_all(committer: &Committer, state: &mut State, messages: Vec<Received>, deadline: Deadline) {
@@ -112,6 +142,7 @@ async fn settle_all(committer: &Committer, state: &mut State, messages: Vec<Rece
     let room = committer.settings.committer.max_bytes.bytes();
     let inbox = open(&committer.ports, messages, state.sweep, room, settling.half(begun)).await;
     state.report.waiting += inbox.waiting;
+    state.report.failed_tables += inbox.unreadable.len();
     let clusters = committer.clusters();
     let progress = state.progress.clone();
     let settler = Settler {
@@ -125,7 +156,7 @@ async fn settle_all(committer: &Committer, state: &mut State, messages: Vec<Rece
         rewriting: settling.half(committer.ports.clock.now()),
     };
     // Who has waited longest comes first: there may not be time for all of them.
-    let mut tables: Vec<_> = inbox.tables.iter().collect();
+    let mut tables: Vec<_> = inbox.tables.into_iter().collect();
     tables.sort_by_key(|(_, deliveries)| deliveries.iter().map(|delivery| delivery.batch.made_at_ms).min());
     let tables = tables.into_iter().map(|((table, branch), deliveries)| {
         tell_received(committer, &table, &deliveries);
@@ -140,10 +171,10 @@ async fn settle_all(committer: &Committer, state: &mut State, messages: Vec<Rece
         if of_table.is_some() && is(Mutation::BadTableBlocks) {
             break;
         }
-        match outcome {
-            Ok(settled) => note_settled(committer, state, (table, branch), settled).await,
-            Err(failure) => failed.push(((table, branch), deliveries, failure)),
+        for settled in settled {
+            note_settled(committer, state, (&table, &branch), settled).await;
         }
+        failed.extend(of_table.map(|(deliveries, failure)| (table, branch, deliveries, failure)));
     }
     // Afterwards: while one table's messages are parked, no other's request would be looked after.
     for (table, branch, deliveries, failure) in failed {
@@ -153,37 +184,6 @@ async fn settle_all(committer: &Committer, state: &mut State, messages: Vec<Rece
     deliver(committer, state, deadline).await;
 }
 
-/// Puts in quarantine what nothing can be settled of; gives how many messages are left of it.
-async fn put_foreign_aside(
-    committer: &Committer,
-    state: &mut State,
-    foreign: Vec<Foreign>,
-    deadline: Deadline,
-) -> usize {
-    let (mut left, parking) = (foreign.len(), deadline.parking());
-    for foreign in foreign {
-        if parking.is_over(committer.ports.clock.now()) {
-            break;
-        }
-        if let Some(receipt) = inbox::put_foreign_aside(&committer.ports, foreign, parking).await {
-            state.went(&[receipt]);
-            left -= 1;
-        }
-    }
-    left
-}
-
-/// Says what came, and how long it had waited.
-        failed.extend(of_table.map(|(deliveries, failure)| (table, branch, deliveries, failure)));
-fn tell_received(committer: &Committer, table: &TableName, deliveries: &[Delivery]) {
-    let now = committer.ports.clock.now();
-    for delivery in deliveries {
-        let age = now.since(Timestamp::from_unix_ms(delivery.batch.made_at_ms));
-        committer.ports.metrics.batch_received(table, age);
-    }
-}
-
-/// A round without messages: nothing to settle, but somebody is there. Without it a pipeline that was quiet for long
 /// What became of a table in a round: what was settled, commit by commit, and what failed in the end.
 struct TableOutcome {
     table: TableName,
@@ -213,6 +213,38 @@ async fn settle_table(
     TableOutcome { table, branch, settled, failed }
 }
 
+/// Puts in quarantine what nothing can be settled of; gives how many messages are left of it.
+async fn put_foreign_aside(
+    committer: &Committer,
+    state: &mut State,
+    foreign: Vec<Foreign>,
+    deadline: Deadline,
+) -> usize {
+    let (mut left, parking) = (foreign.len(), deadline.parking());
+    for foreign in foreign {
+        if parking.is_over(committer.ports.clock.now()) {
+            break;
+        }
+        if let Some(receipt) = inbox::put_foreign_aside(&committer.ports, foreign, parking).await {
+            state.went(&[receipt]);
+            left -= 1;
+        } else {
+            state.report.unparked += 1;
+        }
+    }
+    left
+}
+
+/// Says what came, and how long it had waited.
+fn tell_received(committer: &Committer, table: &TableName, deliveries: &[Delivery]) {
+    let now = committer.ports.clock.now();
+    for delivery in deliveries {
+        let age = now.since(Timestamp::from_unix_ms(delivery.batch.made_at_ms));
+        committer.ports.metrics.batch_received(table, age);
+    }
+}
+
+/// A round without messages: nothing to settle, but somebody is there. Without it a pipeline that was quiet for long
 /// would stand still for ever: writers refuse their batches when the heartbeat is old, and without batches there
 /// are no rounds.
 pub(crate) async fn quiet(committer: &Committer, deadline: Deadline) {

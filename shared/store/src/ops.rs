@@ -132,6 +132,21 @@ impl OpsBucket {
         Ok(key)
     }
 
+    /// The key of the copy of that data file, if one was kept for `entry` before.
+    pub async fn kept_copy(
+        &self,
+        entry: &QuarantineEntry<'_>,
+        index: usize,
+        file: &Location,
+    ) -> Result<Option<String>, StoreError> {
+        let key = entry.copy_key(index, file);
+        match self.read(&key).await {
+            Ok(_) => Ok(Some(key)),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+
     /// Says in `slot` what a committer's present round holds.
     pub async fn put_heartbeat(
         &self,

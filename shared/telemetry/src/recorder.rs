@@ -59,6 +59,11 @@ impl Metrics {
         self.of(table, &[(Metric::BatchesReceived, 1), (Metric::OldestBatchManifestAge, age)]);
     }
 
+    /// A batch manifest for `table` that was sent `age` ago could not even be read, so that its own age is not known.
+    pub fn batch_unread(&self, table: &TableName, age: Duration) {
+        self.of(table, &[(Metric::OldestBatchManifestAge, milliseconds(age))]);
+    }
+
     /// A snapshot settled a batch manifest, `records` of it.
     pub fn batch_committed(&self, table: &TableName, records: u64) {
         self.of(table, &[(Metric::BatchesCommitted, 1), (Metric::RecordsCommitted, records)]);

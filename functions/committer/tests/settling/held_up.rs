@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use icefall_committer::DrainError;
 use icefall_manifest::{BatchManifest, TableUuid};
 use icefall_testkit::{Call, Failure};
 use uuid::Uuid;
 
-use crate::bench::{self, Bench, DAY, Letters, Taking, VISIBILITY, records};
+use crate::bench::{self, Bench, DAY, Letters, TABLE, Taking, VISIBILITY, records};
 
 /// From now on the batch manifest's file may not be read, which is also what a store says of one that is gone.
 fn forbid(bench: &Bench, batch: &BatchManifest) {
@@ -73,6 +74,41 @@ async fn a_file_that_may_not_be_read_holds_up_its_own_batch_alone() {
         let landed = [bench::keys(0, 0..9), bench::keys(0, 20..30)].concat();
         assert_eq!((bench.queue.len(), bench.rows().await), (0, landed), "{wait:?}");
     }
+}
+
+#[tokio::test]
+async fn a_batch_manifest_in_the_ops_bucket_that_can_not_be_read_raises_the_alarms_and_holds_up_no_other() {
+    let bench = Bench::new().await;
+    let batch = bench.batch(records(0, 0..3), Letters::none()).await;
+    let key = bench.send_spilled(&batch).await;
+    bench.ops_faults.outage_of(Call::Get, &key, Failure::Denied);
+    bench.clock.advance(Duration::from_hours(1));
+    bench.send(&bench.batch(records(0, 3..5), Letters::none()).await).await;
+    let error = bench.drain().await.expect_err("it says so");
+    assert!(matches!(error, DrainError::Tables { tables: 1, messages: 1 }), "{error}");
+    let measured = bench.measured();
+    assert_eq!(measured.value(Some(TABLE), "TableFailures"), Some(1));
+    let oldest = measured.value(Some(TABLE), "OldestBatchManifestAge");
+    assert!(oldest.is_some_and(|age| age >= 3_600_000), "{oldest:?}");
+    assert_eq!((bench.queue.len(), bench.rows().await), (1, bench::keys(0, 3..5)));
+    bench.ops_faults.clear();
+    bench.clock.advance(VISIBILITY);
+    bench.drain().await.expect("it drains");
+    assert_eq!(bench.rows().await, bench::keys(0, 0..5));
+}
+
+#[tokio::test]
+async fn a_message_that_quarantine_can_not_take_fails_the_invocation() {
+    let bench = Bench::new().await;
+    bench.queue.inject("no batch manifest");
+    bench.ops_faults.outage_of(Call::Put, "quarantine/", Failure::Denied);
+    let error = bench.drain().await.expect_err("it says so");
+    assert!(matches!(error, DrainError::Quarantine(1)), "{error}");
+    assert_eq!(bench.queue.len(), 1);
+    bench.ops_faults.clear();
+    bench.clock.advance(VISIBILITY);
+    bench.drain().await.expect("it drains");
+    assert!(bench.queue.is_empty());
 }
 
 #[tokio::test]

@@ -39,7 +39,10 @@ async fn a_message_that_ends_the_committer_blocks_nobody_and_is_parked_as_it_cam
     }
     let body = bench.queue.bodies()[4].clone();
     let (bench, deaths) = drain_with_new_processes(bench).await;
-    assert_eq!(deaths, 4, "once with the others, three times alone");
+    assert_eq!(
+        deaths, 5,
+        "once with the others, three times alone, and once more when it stood in quarantine"
+    );
     let mut expected = bench::keys(0, 0..10);
     expected.remove(4);
     assert_eq!(bench.rows().await, expected);
@@ -53,6 +56,33 @@ async fn a_message_that_ends_the_committer_blocks_nobody_and_is_parked_as_it_cam
     let counted = bench.counted();
     assert!(counted.contains("\"RoundsUnended\":4"), "{counted}");
     assert!(counted.contains("\"QuarantinedMessages\":1"), "{counted}");
+}
+
+/// The table's own clean-up removes what no snapshot names, and a release may come late.
+#[tokio::test]
+async fn what_ended_the_committer_is_kept_with_copies_of_its_files_where_it_can_be_opened_by_then() {
+    let mut bench = Bench::with_shared_faults().await;
+    let batch = bench.batch(records(0, 0..3), Letters::none()).await;
+    let key = bench.send_spilled(&batch).await;
+    bench.ops_faults.deadly(Call::Get, &key);
+    for _ in 0..3 {
+        bench.drain().await.expect_err("it dies");
+        bench.ops_faults.revive();
+        bench = bench.restarted();
+        bench.clock.advance(VISIBILITY);
+    }
+    bench.ops_faults.clear();
+    bench.drain().await.expect("it parks");
+    let parked = bench.quarantine();
+    let entry = parked.iter().find(|key| key.ends_with(".json")).expect("an entry");
+    let entry = bench.ops.peek(&Location::s3("ops", entry)).expect("it is there");
+    let entry: serde_json::Value = serde_json::from_slice(&entry).expect("JSON");
+    let copy = entry["details"]["data-files"][0]["copy"].as_str().expect("a copy of its file");
+    let file = Location::parse(&batch.files[0].data_file.path).expect("a location");
+    assert_eq!(bench.ops.peek(&Location::s3("ops", copy)), bench.store.peek(&file), "{entry}");
+    assert_eq!(entry["details"]["offsets"][0]["first"], 0, "{entry}");
+    assert!(bench.queue.is_empty());
+    assert!(bench.counted().contains("\"QuarantinedMessages\":1"), "it is one message");
 }
 
 #[tokio::test]
