@@ -26,12 +26,14 @@ use icefall_testkit::{
 use lambda_runtime::{Context, LambdaEvent};
 
 use crate::other_engine::{manifests, replace_manifests};
-use crate::slow::{Hooks, SlowCatalog, SlowStore};
+use crate::slow::{Hooks, Meetings, SlowCatalog, SlowStore};
 
 pub(crate) const TABLE: &str = "analytics.clicks";
 pub(crate) const DEAD_LETTERS: &str = "icefall.dead_letters";
 /// How long the queue hides what it delivers.
 pub(crate) const VISIBILITY: Duration = Duration::from_mins(5);
+/// The most messages that a process receives before it looks whether it has enough.
+pub(crate) const POLLED: usize = 40;
 pub(crate) const DAY: Duration = Duration::from_hours(24);
 
 const SETTINGS: &str = r#"
@@ -130,6 +132,7 @@ pub(crate) struct World {
     settings: String,
     taking: Taking,
     hooks: Hooks,
+    meetings: Meetings,
 }
 
 /// How long parts take for what they do.
@@ -156,6 +159,7 @@ impl World {
             load_time: self.taking.load,
             commit_time: self.taking.commit,
             hooks: self.hooks.clone(),
+            meetings: self.meetings.clone(),
         };
         let faulty = |store: Arc<dyn ObjectStore>, faults: &Arc<Faults>| {
             Arc::new(FaultyStore::new(store, Arc::clone(faults)))
@@ -218,6 +222,12 @@ impl Bench {
         self.restarted()
     }
 
+    /// Three of its kind share a queue: see [`Bench::drained_by_three`].
+    pub(crate) async fn of_many(commit_time: Duration) -> Self {
+        let taking = Taking { commit: commit_time, ..Taking::default() };
+        Self::set_to("max_messages = 1").await.taking(taking)
+    }
+
     /// From now on parts take that long.
     pub(crate) fn taking(mut self, taking: Taking) -> Self {
         self.world.taking = taking;
@@ -254,6 +264,7 @@ impl Bench {
             settings,
             taking,
             hooks: Hooks::default(),
+            meetings: Meetings::default(),
         };
         let bench = Self { committer: world.committer(), world };
         bench.drain().await.expect("the tables are made");
@@ -283,6 +294,22 @@ impl Bench {
             });
             others.join().expect("they end");
         }));
+    }
+
+    /// Drains with this process and two others at once, each of which takes messages of its own: it takes what four
+    /// polls bring, if no more than one message is asked for. Their first commits are built before any of them is
+    /// made, so one is taken and the others are refused; gives what was measured.
+    pub(crate) async fn drained_by_three(&self, others: &[Self; 2]) -> Measured {
+        assert!(self.queue.len() > 2 * POLLED, "there is something for each of them");
+        self.measured();
+        self.meetings.add(3);
+        let (one, two, three) = tokio::join!(self.drain(), others[0].drain(), others[1].drain());
+        let reports = [one, two, three].map(|drained| drained.expect("it drains"));
+        assert!(reports.iter().all(|report| report.settled > 0), "each of them worked: {reports:?}");
+        let measured = self.measured();
+        let conflicts = measured.value(Some(TABLE), "CommitConflicts");
+        assert!(conflicts >= Some(2), "two of the three found the table changed: {conflicts:?}");
+        measured
     }
 
     /// An optimiser is faster than each of the next `count` commits.

@@ -14,6 +14,7 @@ use icefall_catalog::{
 use icefall_clock::Clock;
 use icefall_store::{Location, ObjectMeta, ObjectStore, StoreError};
 use icefall_testkit::FakeClock;
+use tokio::sync::Barrier;
 
 /// What others do right before a commit.
 pub(crate) type Hook = Box<dyn FnOnce() + Send>;
@@ -38,6 +39,22 @@ impl fmt::Debug for Hooks {
     }
 }
 
+/// Commits that wait for each other: all of them are built by then, on what the catalog showed before any of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meetings(Arc<Mutex<Vec<Arc<Barrier>>>>);
+
+impl Meetings {
+    /// The next `count` commits meet.
+    pub(crate) fn add(&self, count: usize) {
+        let barrier = Arc::new(Barrier::new(count));
+        self.0.lock().expect("nobody panicked").extend(std::iter::repeat_n(barrier, count));
+    }
+
+    fn next(&self) -> Option<Arc<Barrier>> {
+        self.0.lock().expect("nobody panicked").pop()
+    }
+}
+
 /// A catalog that takes its time to load and to commit.
 #[derive(Debug)]
 pub(crate) struct SlowCatalog {
@@ -46,6 +63,7 @@ pub(crate) struct SlowCatalog {
     pub(crate) load_time: Duration,
     pub(crate) commit_time: Duration,
     pub(crate) hooks: Hooks,
+    pub(crate) meetings: Meetings,
 }
 
 #[async_trait::async_trait]
@@ -62,6 +80,9 @@ impl Catalog for SlowCatalog {
     async fn commit(&self, table: &TableIdent, commit: &Commit) -> CommitOutcome {
         if let Some(hook) = self.hooks.next() {
             hook();
+        }
+        if let Some(others) = self.meetings.next() {
+            others.wait().await;
         }
         self.clock.sleep(self.commit_time).await;
         self.inner.commit(table, commit).await
