@@ -65,8 +65,10 @@ impl Settler<'_> {
     /// What follows for one delivery.
     async fn follow(&self, table: &Table, settled: &mut Settled, delivery: &Delivery, fate: &Fate) {
         match fate {
-            Fate::Settled | Fate::Repeated => self.ports.metrics.duplicate_skipped(&table.name),
-            Fate::Trimmed => self.ports.metrics.batch_trimmed(&table.name),
+            Fate::Settled | Fate::Repeated => {
+                self.ports.metrics.duplicate_skipped(&table.name, delivery.batch.record_count() as u64);
+            }
+            Fate::Trimmed { skipped } => self.ports.metrics.batch_trimmed(&table.name, *skipped),
             Fate::Committed => {}
             Fate::Later => self.leave(settled, delivery).await,
             Fate::Waits { since_ms } => self.wait(settled, delivery, *since_ms).await,

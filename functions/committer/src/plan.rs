@@ -33,8 +33,11 @@ pub(crate) enum Fate {
     Settled,
     /// All its records are settled once the plan is committed: it can go then.
     Committed,
-    /// The same, and some of its records are settled by what was loaded.
-    Trimmed,
+    /// The same, and some of its records are settled by what was loaded, or by what the plan's other batch manifests bring.
+    Trimmed {
+        /// How many.
+        skipped: u64,
+    },
     /// The same, and it is another batch manifest of the plan that brings them.
     Repeated,
     /// It is put in quarantine, and can go then.
@@ -160,7 +163,10 @@ impl Planner<'_> {
             Verdict::Duplicate(_) if is(Mutation::DuplicateKept) => Fate::Waits { since_ms: u64::MAX },
             Verdict::Duplicate(Evidence::Committed) => Fate::Settled,
             Verdict::Duplicate(Evidence::ThisRound) => Fate::Repeated,
-            Verdict::Trim(free) => self.fate_of_trimmed(plan, round, delivery, free, Fate::Trimmed).await?,
+            Verdict::Trim(free) => {
+                let skipped = (batch.record_count() - free.len()) as u64;
+                self.fate_of_trimmed(plan, round, delivery, free, Fate::Trimmed { skipped }).await?
+            }
             Verdict::Discard(Discard { free, copies }) if free.is_empty() => Fate::Discarded(copies),
             Verdict::Discard(Discard { free, copies }) => {
                 self.fate_of_trimmed(plan, round, delivery, free, Fate::Discarded(copies)).await?
@@ -374,8 +380,9 @@ impl<'a> Plan<'a> {
 
     /// The messages that can go once the plan is carried out, those in quarantine aside.
     pub(crate) fn settled(&self) -> Vec<Receipt> {
-        let settled =
-            |fate: &Fate| matches!(fate, Fate::Settled | Fate::Committed | Fate::Trimmed | Fate::Repeated);
+        let settled = |fate: &Fate| {
+            matches!(fate, Fate::Settled | Fate::Committed | Fate::Trimmed { .. } | Fate::Repeated)
+        };
         let waits = |fate: &Fate| matches!(fate, Fate::Waits { .. }) && is(Mutation::StoppedAcknowledged);
         let receipts = self.fates.iter().filter(|(_, fate)| settled(fate) || waits(fate));
         receipts.map(|(delivery, _)| delivery.message.receipt.clone()).collect()

@@ -92,6 +92,7 @@ metrics! {
     RecordsCommitted: Counter Count by Table = "Records that a snapshot settled, as a row or a dead letter.";
     DuplicateBatches: Counter Count by Table = "Batch manifests all of whose records were settled before. Normal after a retry.";
     TrimmedBatches: Counter Count by Table = "Batch manifests of which some records were settled before.";
+    RecordsSkipped: Counter Count by Table = "Records of duplicate and trimmed batch manifests that were settled before: what was delivered again, or replayed.";
     RenewedBatches: Counter Count by Table = "Batch manifests whose files were written anew before they were committed: they were old, or of a schema or spec that the table has dropped. Alarm: commits do not keep up.";
     SnapshotsCommitted: Counter Count by Table = "Snapshots added.";
     CommitConflicts: Counter Count by Table = "Commits refused because the table had changed. Normal beside compaction; each is built anew.";

@@ -69,14 +69,14 @@ impl Metrics {
         self.of(table, &[(Metric::BatchesCommitted, 1), (Metric::RecordsCommitted, records)]);
     }
 
-    /// All records of a batch manifest were settled before.
-    pub fn duplicate_skipped(&self, table: &TableName) {
-        self.of(table, &[(Metric::DuplicateBatches, 1)]);
+    /// All `records` of a batch manifest were settled before.
+    pub fn duplicate_skipped(&self, table: &TableName, records: u64) {
+        self.of(table, &[(Metric::DuplicateBatches, 1), (Metric::RecordsSkipped, records)]);
     }
 
-    /// Some records of a batch manifest were settled before.
-    pub fn batch_trimmed(&self, table: &TableName) {
-        self.of(table, &[(Metric::TrimmedBatches, 1)]);
+    /// Some records of a batch manifest were settled before: `skipped` of them.
+    pub fn batch_trimmed(&self, table: &TableName, skipped: u64) {
+        self.of(table, &[(Metric::TrimmedBatches, 1), (Metric::RecordsSkipped, skipped)]);
     }
 
     /// The files of a batch manifest were written anew before they were committed.
