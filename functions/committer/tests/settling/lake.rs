@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::array::cast::AsArray;
 use arrow::datatypes::{Int32Type, Int64Type};
-use iceberg::spec::{DataFile, ManifestList};
+use iceberg::spec::{DataFile, MAIN_BRANCH, ManifestList};
 use icefall_datafile::read;
 use icefall_store::{Location, ObjectStore, file_io};
 
@@ -14,17 +14,27 @@ use crate::bench::{Bench, DEAD_LETTERS, Key, TABLE};
 impl Bench {
     /// Rows that a reader of the table sees, sorted; doubled ones stand twice.
     pub(crate) async fn rows(&self) -> Vec<Key> {
-        self.read(TABLE, "p", "o").await
+        self.rows_of(TABLE).await
+    }
+
+    /// The same of another table.
+    pub(crate) async fn rows_of(&self, table: &str) -> Vec<Key> {
+        self.read(table, MAIN_BRANCH, "p", "o").await
+    }
+
+    /// The same of a branch of the table.
+    pub(crate) async fn rows_in(&self, branch: &str) -> Vec<Key> {
+        self.read(TABLE, branch, "p", "o").await
     }
 
     /// Dead letters that a reader of their table sees.
     pub(crate) async fn dead_letters(&self) -> Vec<Key> {
-        self.read(DEAD_LETTERS, "partition", "offset").await
+        self.read(DEAD_LETTERS, MAIN_BRANCH, "partition", "offset").await
     }
 
-    async fn read(&self, table: &str, partition: &str, offset: &str) -> Vec<Key> {
+    async fn read(&self, table: &str, branch: &str, partition: &str, offset: &str) -> Vec<Key> {
         let mut keys = Vec::new();
-        for rows in self.data_files(table).await {
+        for rows in self.data_files(table, branch).await {
             let partitions = rows.column_by_name(partition).expect("a column").as_primitive::<Int32Type>();
             let offsets = rows.column_by_name(offset).expect("a column").as_primitive::<Int64Type>();
             keys.extend(partitions.values().iter().copied().zip(offsets.values().iter().copied()));
@@ -33,9 +43,9 @@ impl Bench {
         keys
     }
 
-    async fn data_files(&self, table: &str) -> Vec<RecordBatch> {
+    async fn data_files(&self, table: &str, branch: &str) -> Vec<RecordBatch> {
         let mut files = Vec::new();
-        for file in self.entries(table).await {
+        for file in self.entries_in(table, branch).await {
             let location = Location::parse(file.file_path()).expect("a location");
             let bytes = self.store.get(&location).await.expect("it is there");
             files.push(read(bytes, self.metadata(table).current_schema()).expect("a file"));
@@ -45,8 +55,12 @@ impl Bench {
 
     /// The data files that the table's newest snapshot names.
     pub(crate) async fn entries(&self, table: &str) -> Vec<DataFile> {
+        self.entries_in(table, MAIN_BRANCH).await
+    }
+
+    async fn entries_in(&self, table: &str, branch: &str) -> Vec<DataFile> {
         let metadata = self.metadata(table);
-        let Some(snapshot) = metadata.current_snapshot() else { return Vec::new() };
+        let Some(snapshot) = metadata.snapshot_for_ref(branch) else { return Vec::new() };
         let file_io = file_io(Arc::clone(&self.store) as Arc<dyn ObjectStore>);
         let list =
             file_io.new_input(snapshot.manifest_list()).expect("a list").read().await.expect("it reads");

@@ -7,6 +7,7 @@ mod bench;
 mod cases;
 mod held_up;
 mod lake;
+mod ledger_objects;
 mod lineage;
 mod measures;
 mod merging;
