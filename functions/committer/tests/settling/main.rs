@@ -4,6 +4,7 @@
 
 mod age;
 mod bench;
+mod branch;
 mod cases;
 mod held_up;
 mod lake;
