@@ -1,12 +1,14 @@
 //! A pipeline over fakes: writer, committer, and the operator's desk.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::future::pending;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arrow::array::cast::AsArray;
 use arrow::datatypes::Int64Type;
+use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::Parser;
@@ -20,16 +22,17 @@ use icefall_cli::{Arguments, CliError, Desk, Topics, run};
 use icefall_clock::{Clock, Entropy};
 use icefall_committer::{Committer, Report};
 use icefall_datafile::read;
-use icefall_queue::CommitQueue;
+use icefall_queue::{CommitQueue, QueueError, Receipt, Received};
 use icefall_settings::{Environment, Settings};
 use icefall_store::{Location, ObjectLister, ObjectStore, OpsBucket, file_io};
 use icefall_tables::LedgerStore;
 use icefall_telemetry::Metrics;
 use icefall_testkit::{
-    FakeCatalog, FakeClock, FakeQueue, FakeStore, Faults, FaultyCatalog, FaultyStore, SeededEntropy,
+    FakeCatalog, FakeClock, FakeQueue, FakeStore, Faults, FaultyCatalog, FaultyStore, Moment, SeededEntropy,
 };
 use icefall_writer::Writer;
 use serde_json::Value;
+use tokio::sync::Notify;
 
 use crate::audit::FakeTopic;
 
@@ -97,6 +100,21 @@ impl Bench {
         Self { settings, ..self }
     }
 
+    /// An operator has edited the settings: these topics go to these tables, which are made like the first one.
+    pub(crate) fn routed(self, routes: &[(&str, &str)]) -> Self {
+        let columns = r#"[{ name = "n", type = "long", required = true }]"#;
+        let tables: BTreeSet<_> = routes.iter().map(|(_, table)| *table).collect();
+        let tables: Vec<_> =
+            tables.iter().map(|table| format!("{{ name = \"{table}\", columns = {columns} }}")).collect();
+        let routes: Vec<_> = routes
+            .iter()
+            .map(|(topic, table)| format!("{{ topic = \"{topic}\", table = \"{table}\" }}"))
+            .collect();
+        let rest = SETTINGS.split_once("table = ").expect("tables").0;
+        let settings = format!("{rest}table = [{}]\nroute = [{}]\n", tables.join(", "), routes.join(", "));
+        Self { settings, ..self }
+    }
+
     /// What stands in the record that [`Bench::write_others`] writes at an offset.
     pub(crate) const fn other(offset: i64) -> i64 {
         offset + 1_000_000
@@ -144,28 +162,47 @@ impl Bench {
 
     async fn write_values(&self, offsets: Range<i64>, value: impl Fn(i64) -> String) {
         offsets.clone().for_each(|offset| self.topic.produce(offset, &value(offset)));
-        let record = |offset: i64| {
-            let value = STANDARD.encode(value(offset));
-            let place = format!(r#""topic":"clicks","partition":0,"offset":{offset}"#);
-            format!(
-                r#"{{{place},"timestamp":1700000000000,"timestampType":"CREATE_TIME","value":"{value}"}}"#
-            )
-        };
-        let records: Vec<_> = offsets.map(record).collect();
-        let records = records.join(",");
-        let event = format!(
-            r#"{{"eventSource":"SelfManagedKafka","bootstrapServers":"b:9092","records":{{"clicks-0":[{records}]}}}}"#
-        );
+        let event = event("clicks", offsets, value);
+        self.writer(self.queue()).write(event.as_bytes(), "request").await.expect("it is taken in");
+    }
+
+    /// The topic's records at these offsets, through writers that get `size` of them at a time, as a trigger delivers
+    /// that begins there.
+    pub(crate) async fn deliver(&self, topic: &str, offsets: Range<i64>, size: usize) {
+        for first in offsets.clone().step_by(size) {
+            let last = first.saturating_add_unsigned(size as u64).min(offsets.end);
+            let event = event(topic, first..last, |offset| format!(r#"{{"n":{offset}}}"#));
+            self.writer(self.queue()).write(event.as_bytes(), "request").await.expect("it is taken in");
+        }
+    }
+
+    /// Records of one partition, through a writer that dies before or after its message is sent.
+    pub(crate) async fn write_and_die(&self, offsets: Range<i64>, moment: Moment) {
+        let dying = Arc::new(Dying { inner: self.queue(), moment, dies: Notify::new() });
+        let writer = self.writer(Arc::clone(&dying) as Arc<dyn CommitQueue>);
+        let event = event("clicks", offsets, |offset| format!(r#"{{"n":{offset}}}"#));
+        tokio::select! {
+            ended = writer.write(event.as_bytes(), "killed") => panic!("it should die: {ended:?}"),
+            () = dying.dies.notified() => {}
+        }
+    }
+
+    fn queue(&self) -> Arc<dyn CommitQueue> {
+        Arc::clone(&self.queue) as Arc<dyn CommitQueue>
+    }
+
+    /// A cold writer.
+    fn writer(&self, queue: Arc<dyn CommitQueue>) -> Writer {
         let ports = icefall_writer::Ports {
             catalog: Arc::clone(&self.catalog) as Arc<dyn Catalog>,
             tables: Arc::clone(&self.store) as Arc<dyn ObjectStore>,
             ops: self.ops_bucket(),
-            queue: Arc::clone(&self.queue) as Arc<dyn CommitQueue>,
+            queue,
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             entropy: Arc::clone(&self.entropy) as Arc<dyn Entropy>,
             metrics: Arc::new(Metrics::new("writer")),
         };
-        Writer::new(self.settings(), ports).write(event.as_bytes(), "request").await.expect("it is taken in");
+        Writer::new(self.settings(), ports)
     }
 
     /// One invocation of a cold committer, which may fail.
@@ -233,30 +270,47 @@ impl Bench {
 
     /// The values of the rows that a reader sees, sorted.
     pub(crate) async fn rows(&self) -> Vec<i64> {
-        self.longs("n").await
+        self.longs_of(TABLE, "n").await
     }
 
     /// What stands in a column of those rows, sorted.
     pub(crate) async fn longs(&self, column: &str) -> Vec<i64> {
-        let metadata = self.metadata();
+        self.longs_of(TABLE, column).await
+    }
+
+    /// The same of another table.
+    pub(crate) async fn rows_of(&self, table: &str) -> Vec<i64> {
+        self.longs_of(table, "n").await
+    }
+
+    async fn longs_of(&self, table: &str, column: &str) -> Vec<i64> {
+        let metadata = self.metadata_of(table);
+        let mut rows = Vec::new();
+        for path in self.files_of(table).await {
+            let location = Location::parse(&path).expect("a location");
+            let bytes = self.store.get(&location).await.expect("the file is there");
+            let file = read(bytes, metadata.current_schema()).expect("a data file");
+            let column = file.column_by_name(column).expect("a column");
+            rows.extend(column.as_primitive::<Int64Type>().values().iter().copied());
+        }
+        rows.sort_unstable();
+        rows
+    }
+
+    /// The data files that a reader of the table sees.
+    pub(crate) async fn files_of(&self, table: &str) -> Vec<String> {
+        let metadata = self.metadata_of(table);
         let Some(snapshot) = metadata.current_snapshot() else { return Vec::new() };
         let file_io = file_io(Arc::clone(&self.store) as Arc<dyn ObjectStore>);
         let list =
             file_io.new_input(snapshot.manifest_list()).expect("a list").read().await.expect("it reads");
         let list = ManifestList::parse_with_version(&list, metadata.format_version()).expect("a list");
-        let mut rows = Vec::new();
+        let mut paths = Vec::new();
         for manifest in list.entries() {
             let manifest = manifest.load_manifest(&file_io).await.expect("a manifest");
-            for entry in manifest.entries() {
-                let location = Location::parse(entry.file_path()).expect("a location");
-                let bytes = self.store.get(&location).await.expect("the file is there");
-                let file = read(bytes, metadata.current_schema()).expect("a data file");
-                let column = file.column_by_name(column).expect("a column");
-                rows.extend(column.as_primitive::<Int64Type>().values().iter().copied());
-            }
+            paths.extend(manifest.entries().iter().map(|entry| entry.file_path().to_owned()));
         }
-        rows.sort_unstable();
-        rows
+        paths
     }
 
     /// The table is dropped and made again; its files go with it.
@@ -266,7 +320,13 @@ impl Bench {
     }
 
     pub(crate) fn metadata(&self) -> Arc<TableMetadata> {
-        self.catalog.peek(&table()).expect("the table is there")
+        self.metadata_of(TABLE)
+    }
+
+    pub(crate) fn metadata_of(&self, table: &str) -> Arc<TableMetadata> {
+        let (namespace, name) = table.split_once('.').expect("a full name");
+        let table = TableIdent::new(NamespaceIdent::new(namespace.to_owned()), name.to_owned());
+        self.catalog.peek(&table).expect("the table is there")
     }
 
     /// Another engine appends a copy of the first data file's rows.
@@ -368,6 +428,54 @@ impl Bench {
 
     fn ops_bucket(&self) -> OpsBucket {
         OpsBucket::new(Arc::clone(&self.ops) as Arc<dyn ObjectStore>, "ops", "")
+    }
+}
+
+/// An event of partition 0 of `topic`, each of its records with the value that `value` gives its offset.
+fn event(topic: &str, offsets: Range<i64>, value: impl Fn(i64) -> String) -> String {
+    let record = |offset: i64| {
+        let value = STANDARD.encode(value(offset));
+        let place = format!(r#""topic":"{topic}","partition":0,"offset":{offset}"#);
+        format!(r#"{{{place},"timestamp":1700000000000,"timestampType":"CREATE_TIME","value":"{value}"}}"#)
+    };
+    let records = offsets.map(record).collect::<Vec<_>>().join(",");
+    format!(
+        r#"{{"eventSource":"SelfManagedKafka","bootstrapServers":"b:9092","records":{{"{topic}-0":[{records}]}}}}"#
+    )
+}
+
+/// A queue whose sender dies before or after it takes a message: its process is not there for the answer.
+#[derive(Debug)]
+struct Dying {
+    inner: Arc<dyn CommitQueue>,
+    moment: Moment,
+    dies: Notify,
+}
+
+#[async_trait]
+impl CommitQueue for Dying {
+    async fn send(&self, bodies: &[String]) -> Result<(), QueueError> {
+        if self.moment == Moment::After {
+            self.inner.send(bodies).await?;
+        }
+        self.dies.notify_one();
+        pending().await
+    }
+
+    async fn receive(&self, max: usize, wait: Duration) -> Result<Vec<Received>, QueueError> {
+        self.inner.receive(max, wait).await
+    }
+
+    async fn delete(&self, receipts: &[Receipt]) -> Result<(), QueueError> {
+        self.inner.delete(receipts).await
+    }
+
+    async fn hide(&self, receipts: &[Receipt], visibility: Duration) -> Result<(), QueueError> {
+        self.inner.hide(receipts, visibility).await
+    }
+
+    async fn retention(&self) -> Result<Duration, QueueError> {
+        self.inner.retention().await
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod audit;
 mod bench;
+mod deliveries;
 mod ledger;
 mod replay;
 mod stops;
