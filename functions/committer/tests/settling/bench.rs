@@ -228,6 +228,14 @@ impl Bench {
         Self::set_to("max_messages = 1").await.taking(taking)
     }
 
+    /// An operator has edited the settings: these tables, `more` in the declaration of each, topics routed to the first
+    /// of them, and other bounds of a round. The next process reads them.
+    pub(crate) fn edited(mut self, tables: &[&str], more: &str) -> Self {
+        let bounds = "committer = { commit_interval = '2s', max_messages = 500 }";
+        self.world.settings = format!("{}{bounds}\n", settings(tables, more));
+        self.restarted()
+    }
+
     /// From now on parts take that long.
     pub(crate) fn taking(mut self, taking: Taking) -> Self {
         self.world.taking = taking;

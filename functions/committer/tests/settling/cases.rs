@@ -79,10 +79,10 @@ async fn t05_a_committer_that_wakes_up_after_another_took_over_adds_nothing() {
     assert!(bench.queue.is_empty());
 }
 
-/// T14: "kill the writer (a) after upload, before the queue message; (b) after the message, before return: (a)
-/// redelivered, orphan file never visible; (b) the second file holds the same records; rows appear once".
+/// What the committer finds of a writer that died: a file that no message names, or two messages whose files hold the
+/// same records. How the writer comes to leave that is tried with the writer itself, where the operator's tests are.
 #[tokio::test]
-async fn t14_a_writer_that_dies_before_or_after_its_message_loses_and_doubles_nothing() {
+async fn what_a_writer_left_that_died_before_or_after_its_message_lands_once() {
     for message_was_sent in [false, true] {
         let bench = Bench::new().await;
         let died = bench.batch(records(0, 0..10), Letters::none()).await;
@@ -307,12 +307,13 @@ async fn s26_one_content_at_two_offsets_is_two_records() {
 }
 
 /// S34: "operator edits config while manifests of the old config wait: manifests carry their own spec/schema ids and
-/// still commit".
+/// still commit": the committer that takes them up reads other settings, and the table is partitioned otherwise.
 #[tokio::test]
-async fn s34_batches_of_an_earlier_spec_commit_as_they_are() {
+async fn s34_batches_of_settings_that_were_edited_since_commit_as_they_are() {
     let bench = Bench::new().await;
-    let batch = bench.batch(records(0, 0..5), Letters::none()).await;
+    let batch = bench.batch(records(0, 0..5), Letters::of(1, 0..2)).await;
     bench.send(&batch).await;
+    let bench = bench.edited(&[TABLE], "partition_by = ['bucket(4, o)'],");
     let spec = UnboundPartitionSpec::builder().add_partition_field(2, "o_bucket", Transform::Bucket(4));
     let update = TableUpdate::AddSpec { spec: spec.expect("a spec").build() };
     bench.update(vec![update, TableUpdate::SetDefaultSpec { spec_id: -1 }]).await;
@@ -323,4 +324,22 @@ async fn s34_batches_of_an_earlier_spec_commit_as_they_are() {
     assert!(specs.contains(&0) && specs.contains(&1), "{specs:?}");
     let paths: Vec<_> = bench.entries(TABLE).await.iter().map(|file| file.file_path().to_owned()).collect();
     assert!(paths.contains(&batch.files[0].data_file.path), "the file is the one that was written");
+    assert_eq!(bench.dead_letters().await, bench::keys(1, 0..2));
+}
+
+/// S34, further: the topic is routed elsewhere while its batches wait, and the settings know the first table no more.
+#[tokio::test]
+async fn s34_batches_for_a_table_that_the_settings_no_longer_name_commit_as_they_are() {
+    let bench = Bench::new().await;
+    bench.send(&bench.batch(records(0, 0..5), Letters::of(1, 0..2)).await).await;
+    let bench = bench.edited(&["analytics.elsewhere"], "");
+    bench.drain().await.expect("the table of the new settings is made, and what waited is settled");
+    assert_eq!((bench.rows().await, bench.queue.len()), (bench::keys(0, 0..5), 0));
+    let elsewhere = bench.batch_for("analytics.elsewhere", records(0, 0..9), Letters::none()).await;
+    bench.send(&elsewhere).await;
+    bench.drain().await.expect("it drains");
+    assert_eq!(bench.rows_of("analytics.elsewhere").await, bench::keys(0, 0..9), "a ledger of its own");
+    assert_eq!(bench.rows().await, bench::keys(0, 0..5));
+    assert_eq!(bench.dead_letters().await, bench::keys(1, 0..2));
+    assert!(bench.quarantine().is_empty());
 }
