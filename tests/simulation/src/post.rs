@@ -47,25 +47,31 @@ impl Post {
         self.state().calm = true;
     }
 
-    /// Takes messages in.
+    /// Takes messages in: all of them, or none if the queue refuses one.
     pub(crate) fn accept(&self, bodies: &[String]) -> Result<(), QueueError> {
         let calm = self.state().calm;
+        let (mut prompt, mut late, mut accepted) = (Vec::new(), Vec::new(), Vec::new());
         for body in bodies {
             if self.sim.lie == Some(Lie::LostMessages) && self.sim.rng.chance(100) {
                 continue;
             }
             if !calm && self.sim.rng.chance(60) {
                 self.sim.strike(Fault::DelayedMessage);
-                self.hold(body, self.sim.rng.within(HOUR..96 * HOUR));
+                late.push((body, self.sim.rng.within(HOUR..96 * HOUR)));
             } else {
-                now(self.queue.send(std::slice::from_ref(body)))?;
+                prompt.push(body.clone());
             }
             if !calm && self.sim.rng.chance(60) {
                 self.sim.strike(Fault::Duplicated);
-                self.hold(body, self.sim.rng.within(1..HOUR));
+                late.push((body, self.sim.rng.within(1..HOUR)));
             }
-            self.state().accepted.push(body.clone());
+            accepted.push(body.clone());
         }
+        now(self.queue.send(&prompt))?;
+        for (body, delay_ms) in late {
+            self.hold(body, delay_ms);
+        }
+        self.state().accepted.extend(accepted);
         Ok(())
     }
 
