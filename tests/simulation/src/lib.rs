@@ -9,6 +9,7 @@
 mod account;
 mod astray;
 mod avro;
+mod calm;
 mod evolution;
 mod gate;
 mod kafka;
@@ -33,6 +34,7 @@ mod watch;
 mod weather;
 mod world;
 
+pub use calm::Calm;
 pub use lie::Lie;
 #[cfg(feature = "mutations")]
 pub use mutated::{Caught, catch, noted};
