@@ -32,6 +32,7 @@ from icefall_local.readers import load_table, open_catalog
 from icefall_local.settings_file import Pipeline
 from icefall_local.stack import Stack
 from icefall_local.verify import Reading, verify
+from icefall_local.watch import metric_sums
 from icefall_local.workspace import Workspace
 
 _BAD_PERMILLE, _BAD_OF_LARGE = 250, 30
@@ -93,6 +94,8 @@ class Played:
     """Function errors after the strike: nothing that is left behind may make any."""
     quarantined_offsets: list[int]
     asked_to_quarantine: list[int]
+    conflicts: int
+    """Commits that were refused because the table had changed, as the committer counted them."""
 
 
 class Bench:
@@ -259,6 +262,10 @@ class Bench:
                 offsets += _offsets(details.get("offsets", []))
         return sorted(offsets)
 
+    def conflicts(self) -> int:
+        """What the committer counted; one that was killed took its own along."""
+        return metric_sums(self.stack.logs / f"{self._function('committer')}.log", ("CommitConflicts",))["CommitConflicts"]
+
     def unreadable_events(self) -> list[bytes]:
         """The messages of whole entries in quarantine."""
         entries = [key for key in self._ours() if key.startswith("quarantine/") and key.endswith(".json")]
@@ -362,7 +369,7 @@ def play(stack: Stack, point: CrashPoint) -> Played:
         reading = verify(bench.stack, bench.expectation(), "pyiceberg", bench.tables)
     return Played(
         struck, bench.ended, bench.left, settled, reading, bench.complaints,
-        bench.quarantined_offsets(), bench.quarantine_expected,
+        bench.quarantined_offsets(), bench.quarantine_expected, bench.conflicts(),
     )  # fmt: skip
 
 

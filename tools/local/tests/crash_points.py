@@ -49,6 +49,8 @@ class CrashPoint:
     """Of the table and of the dead-letter table in the end."""
     unnamed: int | None = 0
     """Data files of the table in the end that no snapshot names; None where that depends on which of two requests was first."""
+    conflicts: int = 0
+    """Commits that are refused at the least, because another committer's was taken meanwhile."""
 
     @property
     def function(self) -> str:
@@ -130,8 +132,10 @@ CRASH_POINTS: list[CrashPoint] = [
            {"queued": 0, "quarantine_entries": 1}, unnamed=1),
 
     CrashPoint("F1", Scene.FROZEN, "after", "receive", left=_QUEUED),
-    CrashPoint("F2", Scene.FROZEN, "before", "put-segment", left=_QUEUED),
-    *_both(("F3", "F4"), Scene.FROZEN, "commit", _QUEUED, _COMMITTED, about=ROWS),
+    CrashPoint("F2", Scene.FROZEN, "before", "put-segment", left=_QUEUED, conflicts=1),
+    CrashPoint("F3", Scene.FROZEN, "before", "commit", left=_QUEUED, about=ROWS, conflicts=1),
+    CrashPoint("F4", Scene.FROZEN, "after", "commit", left=_COMMITTED, about=ROWS),
     CrashPoint("F5", Scene.FROZEN, "before", "delete", left=_COMMITTED),
-    *_both(("F6", "F7"), Scene.FROZEN, "commit", _LET_GO, _DELIVERED, about=LETTERS),
+    CrashPoint("F6", Scene.FROZEN, "before", "commit", left=_LET_GO, about=LETTERS, conflicts=1),
+    CrashPoint("F7", Scene.FROZEN, "after", "commit", left=_DELIVERED, about=LETTERS),
 ]

@@ -50,6 +50,7 @@ def test_wherever_a_function_dies_or_freezes_every_record_stands_once(point, pla
     assert {name: getattr(found.left, name) for name in point.left} == point.left
     assert found.reading.right, found.reading
     assert (found.settled.snapshots, found.settled.letter_snapshots) == point.snapshots
+    assert found.conflicts >= point.conflicts, "its commit was to be refused"
     assert found.quarantined_offsets == found.asked_to_quarantine
     if point.unnamed is not None:
         assert found.settled.unnamed_files == point.unnamed
