@@ -2,8 +2,10 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use clap::Parser;
 use iceberg::TableUpdate;
 use iceberg::spec::{MAIN_BRANCH, SnapshotReference, SnapshotRetention};
@@ -11,7 +13,8 @@ use icefall_catalog::Commit;
 use icefall_cli::{Arguments, CliError, Desk, run};
 use icefall_clock::{Entropy, SystemEntropy};
 use icefall_parts::ops_lister;
-use icefall_tests::{Pipeline, TopicOnBroker, click, event_of, metadata};
+use icefall_store::{Location, file_io};
+use icefall_tests::{Pipeline, TopicOnBroker, click, event_of, manifests, metadata};
 use serde_json::Value;
 
 /// A pipeline with a topic of its own on the broker.
@@ -69,29 +72,42 @@ impl Audited {
         done.map(|()| said.clone()).map_err(|fault| (fault, said))
     }
 
-    /// What `icefall audit` says, and whether all is proved.
-    async fn audit(&self) -> (Value, bool) {
+    /// What `icefall audit` says, and what it amounts to.
+    async fn audit(&self, more: &[&str]) -> (Value, Outcome) {
         let brokers = &self.pipeline.stack().kafka_bootstrap;
-        match self.command(&["audit", &self.topic, "--kafka", brokers]).await {
-            Ok(said) => (said, true),
-            Err((CliError::NotProved, said)) => (said, false),
+        match self.command(&[&["audit", &self.topic, "--kafka", brokers], more].concat()).await {
+            Ok(said) => (said, Outcome::Proved),
+            Err((CliError::NotProved, said)) => (said, Outcome::Faulty),
+            Err((CliError::Unproved, said)) => (said, Outcome::Unproved),
             Err((fault, _)) => panic!("it could not be audited: {}", fault.chain()),
         }
     }
 
+    /// What is said when it amounts to that.
+    async fn said(&self, outcome: Outcome, more: &[&str]) -> Value {
+        let (said, found) = self.audit(more).await;
+        assert_eq!(found, outcome, "{said:#}");
+        assert_eq!(said.get("proved"), Some(&(outcome == Outcome::Proved).into()), "{said:#}");
+        said
+    }
+
     /// What is said when all is proved.
     async fn proved(&self) -> Value {
-        let (said, is_proved) = self.audit().await;
-        assert!(is_proved && said.get("proved") == Some(&true.into()), "{said:#}");
-        said
+        self.said(Outcome::Proved, &[]).await
     }
 
     /// What is said when something is not as it should be.
     async fn faulty(&self) -> Value {
-        let (said, is_proved) = self.audit().await;
-        assert!(!is_proved && said.get("proved") == Some(&false.into()), "{said:#}");
-        said
+        self.said(Outcome::Faulty, &[]).await
     }
+}
+
+/// What an audit amounts to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Outcome {
+    Proved,
+    Unproved,
+    Faulty,
 }
 
 fn count(said: &Value, kind: &str) -> u64 {
@@ -122,6 +138,47 @@ async fn rows_dead_letters_and_what_is_still_to_come_are_proved() {
     assert_eq!(listed(&said, "unsettled"), [(1, 11, 15)]);
     assert_eq!(said.pointer("/files/0/proof"), Some(&"by_snapshot".into()), "{said:#}");
     assert_eq!(said.get("records_read"), Some(&76.into()));
+    // Once the pipeline is said to have drained, nothing is still to come.
+    let said = audited.said(Outcome::Faulty, &["--drained"]).await;
+    assert_eq!(said.pointer("/faults").and_then(Value::as_array).map(Vec::len), Some(1), "{said:#}");
+    audited.deliver(&audited.pipeline, 1, 11, &values(70, 75)).await;
+    audited.said(Outcome::Proved, &["--drained"]).await;
+}
+
+/// A table that was made again, or a mapping that never read, leaves a topic of which nothing is settled.
+#[tokio::test]
+async fn where_nothing_is_settled_nothing_is_called_proved() {
+    let audited = Audited::new("audit-unbegun").await;
+    audited.broker.produce(0, 0, &values(0, 10));
+    audited.said(Outcome::Unproved, &[]).await;
+    audited.said(Outcome::Faulty, &["--drained"]).await;
+    // One partition is read, and the other never is.
+    audited.deliver(&audited.pipeline, 0, 0, &values(0, 10)).await;
+    audited.broker.produce(1, 0, &values(10, 20));
+    let said = audited.proved().await;
+    let warned = said.pointer("/warnings/0").and_then(Value::as_str).unwrap_or_default();
+    assert!(warned.contains("nothing at all is settled of partition 1"), "{said:#}");
+}
+
+/// The metadata says nothing of the files themselves.
+#[tokio::test]
+async fn a_data_file_that_is_not_what_was_written_is_named() {
+    let audited = Audited::new("audit-files").await;
+    audited.settle(0, 0, &values(0, 10)).await;
+    audited.settle(0, 10, &values(10, 15)).await;
+    let said = audited.proved().await;
+    assert_eq!(said.pointer("/data_files/asked"), Some(&2.into()), "{said:#}");
+    let parts = audited.pipeline.parts().await;
+    let newest = manifests(&parts, &audited.pipeline.table()).await;
+    let newest = newest.iter().max_by_key(|manifest| manifest.sequence_number).expect("a manifest");
+    let newest = newest.load_manifest(&file_io(Arc::clone(&parts.tables))).await.expect("it reads");
+    let file = Location::parse(newest.entries().first().expect("an entry").file_path()).expect("a location");
+    parts.tables.put(&file, Bytes::from_static(b"cut off")).await.expect("it puts");
+    let said = audited.faulty().await;
+    assert_eq!(said.pointer("/data_files/broken/0/rows"), Some(&5.into()), "{said:#}");
+    assert_eq!(said.pointer("/data_files/broken/0/found"), Some(&7.into()), "{said:#}");
+    assert_eq!(said.pointer("/data_files/broken/0/path"), Some(&file.to_string().into()), "{said:#}");
+    audited.said(Outcome::Proved, &["--files-by-metadata"]).await;
 }
 
 #[tokio::test]
@@ -176,7 +233,7 @@ async fn what_stands_in_quarantine_is_told_from_what_is_missing() {
     let mut quarantined = Vec::new();
     for _ in 0..20 {
         let _ = audited.pipeline.drain().await;
-        quarantined = listed(&audited.audit().await.0, "quarantined");
+        quarantined = listed(&audited.audit(&[]).await.0, "quarantined");
         if !quarantined.is_empty() {
             break;
         }

@@ -40,8 +40,8 @@ pub enum Command {
     /// Makes rows of dead letters that can be rows by now, each exactly once.
     Replay(ReplayArguments),
     /// Reads a topic and proves of each record that it is there exactly once: as a row, as a dead letter, or in
-    /// quarantine. Lists what is not. Ends with 0 if all is proved, 1 if something is not there exactly once, 2 if it
-    /// could not be audited.
+    /// quarantine. Lists what is not. Ends with 0 if all that is settled is proved, 1 if something is not there exactly
+    /// once, 2 if it could not be audited, 3 if nothing is known to be wrong and yet not all can be proved.
     Audit(AuditArguments),
     /// The ledger of a source in a table.
     Ledger {
@@ -74,6 +74,16 @@ pub struct AuditArguments {
     /// Others append rows to the table as well: rows in snapshots of theirs are no fault.
     #[arg(long)]
     pub others_append: bool,
+    /// The pipeline has drained: what is in the topic and settled nowhere is a fault, and not still to come.
+    #[arg(long)]
+    pub drained: bool,
+    /// Others delete rows, and you know of it: their delete files may hide rows of ours, and what they hide is proved of
+    /// nobody. Without this, a table with delete files is not proved.
+    #[arg(long)]
+    pub deletes_are_known: bool,
+    /// Takes the table's metadata at its word, and doesn't ask the store for each data file (one HEAD request each).
+    #[arg(long)]
+    pub files_by_metadata: bool,
     /// How many stretches of offsets are listed of each kind.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub list: usize,

@@ -3,7 +3,8 @@
 //! The topic is read from its first offset to where it ends when the audit begins, and each record is held against the
 //! ledgers of the tables: is its offset there, with its fingerprint, once? What is a dead letter is looked up in the
 //! dead-letter table, what no ledger holds in quarantine. The ledgers' rows are counted against the tables' own
-//! files, and looked up in them where the table keeps partition and offset in columns. Nothing is changed.
+//! files, and looked up in them where the table keeps partition and offset in columns; and the store is asked whether each of
+//! these files is there. Nothing is changed.
 //!
 //! The order matters while a pipeline runs: the topic's ends first, the tables after that, then quarantine and dead letters. What
 //! was in the topic by then and is missing is looked for once more at the end.
@@ -13,10 +14,13 @@
 //! | [`compare`], [`kind`] | pure: the comparison, and what can come of it |
 //! | [`window`] | pure: how it is cut into pieces that fit into memory |
 //! | [`topic`], [`kafka`], [`msk`] | reading a topic, with librdkafka; signing in to MSK |
-//! | [`ledgers`], [`quarantined`], [`letters`], [`files`] | the other sides |
+//! | [`ledgers`], [`quarantined`], [`letters`], [`files`], [`objects`] | the other sides |
+//! | [`counts`] | pure: the ledgers' rows against the files', by counts |
+//! | [`verdict`] | pure: what all of it amounts to |
 //! | [`report`], [`progress`] | what is said |
 
 mod compare;
+mod counts;
 mod files;
 mod kafka;
 mod kind;
@@ -25,10 +29,12 @@ mod letters;
 #[cfg(test)]
 mod model_tests;
 mod msk;
+mod objects;
 mod progress;
 mod quarantined;
 mod report;
 mod topic;
+mod verdict;
 mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,10 +58,12 @@ pub use topic::{Extent, Reader, TopicError, Topics};
 
 use crate::{AuditArguments, CliError, Desk};
 use compare::{Comparison, Known, Print, Side};
-use files::{Files, NamedRows, OffsetColumns, counted, known};
+use counts::{Sides, SnapshotsKnown, known};
+use files::{Files, NamedRows, OffsetColumns, removals};
 use kind::{Kind, Tally};
 use ledgers::{LedgerWalk, RowsBySnapshot, count_rows};
 use letters::{Letters, letters_of};
+use objects::Objects;
 use progress::Progress;
 use quarantined::{Quarantined, quarantined};
 use report::{ByValue, Report};
@@ -72,6 +80,8 @@ struct Holding<'a> {
     others: Vec<Ledger>,
     walk: Option<LedgerWalk<'a>>,
     files: Files,
+    /// The snapshots that its metadata shows.
+    known: SnapshotsKnown,
     columns: Option<OffsetColumns>,
     rows: RowsBySnapshot,
 }
@@ -81,6 +91,7 @@ struct Fixed {
     letters: Vec<BTreeMap<Partition, Vec<Print>>>,
     outboxes: Vec<Vec<OutboxSpan>>,
     quarantined: BTreeMap<Partition, Vec<Print>>,
+    released: BTreeMap<Partition, Vec<Print>>,
     highest: BTreeMap<Partition, Offset>,
     ends: BTreeMap<Partition, i64>,
     skips_tombstones: bool,
@@ -92,6 +103,14 @@ struct Loaded {
     positions: BTreeMap<Partition, Range<i64>>,
     held: Vec<Option<Held>>,
     rows: Vec<Option<NamedRows>>,
+}
+
+/// What came of all windows.
+struct Compared {
+    tally: Tally,
+    by_value: Option<ByValue>,
+    /// Partitions that have records, of which nothing at all is settled.
+    unbegun: Vec<Partition>,
 }
 
 /// A reader and its share of the partitions.
@@ -130,7 +149,11 @@ pub(crate) async fn run(
 ) -> Result<(), CliError> {
     let report = audit(desk, topics, asked).await?;
     report.write(asked.list, json, out)?;
-    if report.faults().is_empty() { Ok(()) } else { Err(CliError::NotProved) }
+    match (report.faults().is_empty(), report.doubts().is_empty()) {
+        (true, true) => Ok(()),
+        (true, false) => Err(CliError::Unproved),
+        (false, _) => Err(CliError::NotProved),
+    }
 }
 
 async fn audit(desk: &Desk, topics: Arc<dyn Topics>, asked: &AuditArguments) -> Result<Report, CliError> {
@@ -144,15 +167,18 @@ async fn audit(desk: &Desk, topics: Arc<dyn Topics>, asked: &AuditArguments) -> 
     let loaded = load_tables(desk).await?;
     let source = source_of(desk, &topic, asked.cluster.as_deref(), &loaded)?;
     let mut holdings = holdings(desk, &source, loaded, asked).await?;
+    let objects = if asked.files_by_metadata { None } else { Some(ask_store(desk, &mut holdings).await?) };
     let quarantined = quarantined(desk, &source).await?;
     let letters = letters_of(desk, &source).await?;
+    let letters_deleted = letters.delete_files;
     let (fixed, whole) = fixed(desk, &holdings, &extents, &source, &quarantined, letters);
     let mut notes = notes(&holdings, &quarantined);
     let total = whole.iter().map(|stretch| stretch.positions.end - stretch.positions.start).sum::<i64>();
     let fixed = Arc::new(fixed);
-    let progress = Progress::start(fixed.gone.clone(), u64::try_from(total).unwrap_or_default());
+    let progress = Progress::start(fixed.gone.clone(), u64::try_from(total).unwrap_or_default(), "offsets");
     let shares = shares(&topics, &topic, &whole, &extents, asked.threads).await?;
-    let (mut tally, by_value) = compare_all(&mut holdings, desk, &topic, &fixed, &whole, shares).await?;
+    let Compared { mut tally, by_value, unbegun } =
+        compare_all(&mut holdings, desk, &topic, &fixed, &whole, shares).await?;
     drop(progress);
     look_again(desk, &source, &holdings, &fixed.quarantined, &mut tally).await?;
     let counted = count_files(desk, &mut holdings).await?;
@@ -160,8 +186,22 @@ async fn audit(desk: &Desk, topics: Arc<dyn Topics>, asked: &AuditArguments) -> 
         notes.push("records of aborted transactions count as records, as was asked for".to_owned());
     }
     let tables = holdings.iter().map(|holding| holding.name.clone()).collect();
-    let (others_append, elapsed) = (asked.others_append, started.elapsed());
-    Ok(Report { source, tables, extents, tally, counted, by_value, others_append, notes, elapsed })
+    Ok(Report {
+        source,
+        tables,
+        extents,
+        tally,
+        counted,
+        objects,
+        by_value,
+        unbegun,
+        letters_deleted,
+        others_append: asked.others_append,
+        deletes_are_known: asked.deletes_are_known,
+        drained: asked.drained,
+        notes,
+        elapsed: started.elapsed(),
+    })
 }
 
 /// Runs what waits for the brokers where waiting does no harm.
@@ -254,8 +294,8 @@ async fn holdings<'a>(
         let schema = table.metadata.current_schema();
         let columns = columns.map(|named| OffsetColumns::of(schema, named)).transpose()?;
         let files = Files::of(desk, &table, columns.as_ref()).await?;
-        let (name, rows) = (table.name.clone(), RowsBySnapshot::new());
-        holdings.push(Holding { name, table, others, walk, files, columns, rows });
+        let (name, known, rows) = (table.name.clone(), known(&table.metadata), RowsBySnapshot::new());
+        holdings.push(Holding { name, table, others, walk, files, known, columns, rows });
     }
     if holdings.is_empty() {
         let topic = &source.topic;
@@ -264,6 +304,15 @@ async fn holdings<'a>(
         )));
     }
     Ok(holdings)
+}
+
+/// Asks the store for each data file of the tables.
+async fn ask_store(desk: &Desk, holdings: &mut [Holding<'_>]) -> Result<Objects, CliError> {
+    let mut objects = Objects::default();
+    for Holding { table, files, known, .. } in holdings {
+        objects.absorb(objects::ask(desk, table, files, known).await?);
+    }
+    Ok(objects)
 }
 
 fn fixed(
@@ -290,7 +339,7 @@ fn fixed(
             widen(*partition, first.position()..last.position() + 1);
         }
     }
-    for Extent { partition, start, end } in extents.iter().filter(|extent| extent.start < extent.end) {
+    for Extent { partition, start, end, .. } in extents.iter().filter(|extent| extent.start < extent.end) {
         widen(*partition, *start..*end);
     }
     let outbox = |holding: &Holding<'_>| {
@@ -304,6 +353,7 @@ fn fixed(
         outboxes,
         letters: holdings.iter().map(of_table).collect(),
         quarantined: quarantined.records.clone(),
+        released: quarantined.released.clone(),
         highest,
         ends: extents.iter().map(|extent| (extent.partition, extent.end)).collect(),
         skips_tombstones: route.is_some_and(|route| route.tombstones == Tombstones::Skip),
@@ -365,7 +415,7 @@ async fn compare_all(
     fixed: &Arc<Fixed>,
     whole: &[Stretch],
     mut shares: Vec<Share>,
-) -> Result<(Tally, Option<ByValue>), CliError> {
+) -> Result<Compared, CliError> {
     let mut by_value =
         holdings.iter().any(|holding| holding.columns.is_some()).then_some(ByValue { named: 0, unnamed: 0 });
     let mut tallies: BTreeMap<Partition, Tally> = BTreeMap::new();
@@ -393,11 +443,15 @@ async fn compare_all(
         }
         next = loaded?;
     }
-    let mut all = Tally::new(RUNS_KEPT);
-    for tally in tallies.into_values() {
-        all.absorb(tally);
+    let mut tally = Tally::new(RUNS_KEPT);
+    let mut unbegun = Vec::new();
+    for (partition, found) in tallies {
+        if found.of(Kind::Unsettled) > 0 && !fixed.highest.contains_key(&partition) {
+            unbegun.push(partition);
+        }
+        tally.absorb(found);
     }
-    Ok((all, by_value))
+    Ok(Compared { tally, by_value, unbegun })
 }
 
 async fn load_next(
@@ -468,6 +522,7 @@ impl Loaded {
             partition,
             sides: (0..self.held.len()).map(side).collect(),
             quarantined: fixed.quarantined.get(&partition).map(Vec::as_slice).unwrap_or_default(),
+            released: fixed.released.get(&partition).map(Vec::as_slice).unwrap_or_default(),
             highest: fixed.highest.get(&partition).copied(),
             skips_tombstones: fixed.skips_tombstones,
             end: fixed.ends.get(&partition).copied().unwrap_or_default(),
@@ -512,7 +567,7 @@ async fn look_again(
 }
 
 /// Counts the rows of all ledgers against the tables' own files.
-async fn count_files(desk: &Desk, holdings: &mut [Holding<'_>]) -> Result<Vec<files::Counted>, CliError> {
+async fn count_files(desk: &Desk, holdings: &mut [Holding<'_>]) -> Result<Vec<counts::Counted>, CliError> {
     let mut all = Vec::new();
     for holding in holdings {
         let mut inherited = RowsBySnapshot::new();
@@ -523,8 +578,19 @@ async fn count_files(desk: &Desk, holdings: &mut [Holding<'_>]) -> Result<Vec<fi
                 *into.entry(number).or_default() += rows;
             }
         }
-        let known = known(&holding.table.metadata);
-        all.push(counted(holding.name.to_string(), &holding.rows, &inherited, &holding.files, &known));
+        let (in_files, known) = (holding.files.rows(), &holding.known);
+        let sides = Sides {
+            settled: &holding.rows,
+            inherited: &inherited,
+            in_files: &in_files,
+            known,
+            removals: &[],
+        };
+        let removals =
+            if sides.lacks_rows() { removals(desk, &holding.table, known).await? } else { Vec::new() };
+        let counted = Sides { removals: &removals, ..sides }.counted(holding.name.to_string());
+        let (delete_files, by_value) = (holding.files.delete_files, holding.columns.is_some());
+        all.push(counts::Counted { delete_files, by_value, ..counted });
     }
     Ok(all)
 }

@@ -129,6 +129,9 @@ pub enum CliError {
     /// The audit came to its end, and something is not there exactly once.
     #[error("not proved: what is not there exactly once stands above")]
     NotProved,
+    /// The audit came to its end, found nothing wrong, and could not prove all.
+    #[error("not proved: nothing is known to be wrong, and why that is no proof stands above")]
+    Unproved,
     /// There is no such stop.
     #[error("no source stands still by stop {0}; `icefall stops list` names all that do")]
     NoStop(String),

@@ -16,11 +16,12 @@ async fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("icefall: {}", error.chain());
-            // What could not be audited is told from what was, and is not as it should be.
-            if is_audit && !matches!(error, CliError::NotProved) {
-                ExitCode::from(2)
-            } else {
-                ExitCode::FAILURE
+            // What could not be audited is told from what was and is not as it should be, or is not known to be.
+            match error {
+                CliError::Unproved => ExitCode::from(3),
+                CliError::NotProved => ExitCode::FAILURE,
+                _ if is_audit => ExitCode::from(2),
+                _ => ExitCode::FAILURE,
             }
         }
     }

@@ -44,6 +44,8 @@ pub(crate) struct Known<'a> {
     pub(crate) partition: Partition,
     pub(crate) sides: Vec<Side<'a>>,
     pub(crate) quarantined: &'a [Print],
+    /// What was released from quarantine, and is to be settled.
+    pub(crate) released: &'a [Print],
     /// The highest settled offset, in any of the tables.
     pub(crate) highest: Option<Offset>,
     /// Whether the route leaves records without a value out.
@@ -160,6 +162,9 @@ impl<'a> Comparison<'a> {
         }
         if self.known.quarantined.binary_search(&(seen.offset, seen.fingerprint)).is_ok() {
             return plain(Kind::Quarantined);
+        }
+        if self.known.released.binary_search(&(seen.offset, seen.fingerprint)).is_ok() {
+            return plain(Kind::Released);
         }
         let altered = verdicts.iter().find_map(|verdict| match verdict {
             Verdict::Altered(held) => Some(*held),

@@ -1,25 +1,25 @@
-//! The table's own files: how many rows each snapshot's files hold, held against the ledgers' rows; and, where the table
-//! keeps the records' partitions and offsets in columns, which records those rows are.
-//!
-//! An Icefall snapshot's rows stand in data files of its sequence number, so ledger and files can be compared snapshot by
-//! snapshot. Where others have rewritten files since, only the sums can be; where others append rows, theirs are told apart
-//! by their snapshots as long as these are still known.
+//! The table's own files: how many rows each snapshot's files hold, which rows others' snapshots took out, and, where
+//! the table keeps the records' partitions and offsets in columns, which records the rows are.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use arrow::array::cast::AsArray;
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type};
 use bytes::Bytes;
-use iceberg::spec::{ManifestContentType, Operation, PrimitiveLiteral, Schema, SnapshotRef, TableMetadata};
+use iceberg::spec::{
+    ManifestContentType, ManifestEntryRef, ManifestFile, ManifestList, ManifestStatus, PrimitiveLiteral,
+    Schema, SnapshotRef, TableMetadata,
+};
 use icefall_ledger::SequenceNumber;
 use icefall_manifest::{Offset, Partition, Topic};
-use icefall_store::Location;
-use icefall_tables::{SOURCES_KEY, Table};
+use icefall_store::{Location, file_io};
+use icefall_tables::Table;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::arrow::{PARQUET_FIELD_ID_META_KEY, ProjectionMask};
-use serde::Serialize;
 
+use super::counts::{Removal, SnapshotsKnown};
 use super::ledgers::RowsBySnapshot;
 use super::window::Stretch;
 use crate::live_files::live_files;
@@ -57,19 +57,24 @@ impl OffsetColumns {
 
 /// A data file of a snapshot.
 #[derive(Clone, Debug)]
-struct File {
-    path: String,
-    rows: u64,
-    sequence_number: SequenceNumber,
+pub(crate) struct File {
+    pub(crate) path: String,
+    /// Its size in bytes, as the manifest says.
+    pub(crate) size: u64,
+    pub(crate) rows: u64,
+    /// Of the snapshot that added this very file. (Rows that were rewritten may keep an older number as data.)
+    pub(crate) sequence_number: SequenceNumber,
     /// The lowest and highest offset in it, if its metrics have them.
     offsets: Option<(i64, i64)>,
+    /// Whether the store has another object there, or none: then its rows can't be read.
+    pub(crate) is_broken: bool,
 }
 
 /// What a branch's newest snapshot names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Files {
-    files: Vec<File>,
-    delete_files: u64,
+    pub(crate) files: Vec<File>,
+    pub(crate) delete_files: u64,
 }
 
 impl Files {
@@ -89,8 +94,10 @@ impl Files {
                 ManifestContentType::Deletes => found.delete_files += 1,
                 ManifestContentType::Data => found.files.push(File {
                     path: entry.file_path().to_owned(),
+                    size: entry.file_size_in_bytes(),
                     rows: entry.record_count(),
-                    sequence_number: SequenceNumber(entry.sequence_number().unwrap_or_default()),
+                    sequence_number: added_by(&entry),
+                    is_broken: false,
                     offsets: columns.and_then(|columns| bounds(entry.data_file(), columns.offset)),
                 }),
             }
@@ -119,7 +126,7 @@ impl Files {
             let Some((lowest, highest)) = file.offsets else { return true };
             window.iter().any(|stretch| lowest < stretch.positions.end && stretch.positions.start <= highest)
         };
-        for file in self.files.iter().filter(meets) {
+        for file in self.files.iter().filter(|file| !file.is_broken).filter(meets) {
             let location = Location::parse(&file.path)
                 .map_err(|fault| CliError::Asked(format!("{}: {fault}", file.path)))?;
             let bytes = desk.tables.get(&location).await.map_err(CliError::Tables)?;
@@ -132,6 +139,56 @@ impl Files {
         named.offsets.values_mut().for_each(|offsets| offsets.sort_unstable());
         Ok(named)
     }
+}
+
+/// The snapshot that added the file, by its sequence number.
+fn added_by(entry: &ManifestEntryRef) -> SequenceNumber {
+    SequenceNumber(entry.file_sequence_number.or(entry.sequence_number()).unwrap_or_default())
+}
+
+/// What others' snapshots on the branch took out, as far as its metadata still shows them.
+pub(crate) async fn removals(
+    desk: &Desk,
+    table: &Table,
+    known: &SnapshotsKnown,
+) -> Result<Vec<Removal>, CliError> {
+    let metadata: &TableMetadata = &table.metadata;
+    let mut found = Vec::new();
+    let mut next = metadata.snapshot_for_ref(table.branch.as_str());
+    while let Some(snapshot) = next {
+        let by = known.get(&SequenceNumber(snapshot.sequence_number()));
+        if let Some(by) = by.filter(|by| !by.is_ours && by.operation != "append") {
+            let rows = removed(desk, metadata, snapshot).await?;
+            found.push(Removal { snapshot: snapshot.snapshot_id(), operation: by.operation, rows });
+        }
+        next = snapshot.parent_snapshot_id().and_then(|parent| metadata.snapshot_by_id(parent));
+    }
+    Ok(found)
+}
+
+/// How many rows lay in the files that `snapshot` removed, by the snapshot that had added these.
+async fn removed(
+    desk: &Desk,
+    metadata: &TableMetadata,
+    snapshot: &SnapshotRef,
+) -> Result<RowsBySnapshot, CliError> {
+    let file_io = file_io(Arc::clone(&desk.tables));
+    let list = file_io.new_input(snapshot.manifest_list())?.read().await?;
+    let list = ManifestList::parse_with_version(&list, metadata.format_version())?;
+    let id = snapshot.snapshot_id();
+    let is_meant = |manifest: &&ManifestFile| {
+        manifest.content == ManifestContentType::Data
+            && manifest.added_snapshot_id == id
+            && manifest.deleted_files_count != Some(0)
+    };
+    let mut rows = RowsBySnapshot::new();
+    for manifest in list.entries().iter().filter(is_meant) {
+        let manifest = manifest.load_manifest(&file_io).await?;
+        for entry in manifest.entries().iter().filter(|entry| entry.status() == ManifestStatus::Deleted) {
+            *rows.entry(added_by(entry)).or_default() += entry.record_count();
+        }
+    }
+    Ok(rows)
 }
 
 fn bounds(file: &iceberg::spec::DataFile, field: i32) -> Option<(i64, i64)> {
@@ -223,181 +280,4 @@ fn text(column: &ArrayRef, row: usize) -> Option<&str> {
     let short = column.as_string_opt::<i32>().filter(|values| values.is_valid(row));
     let long = column.as_string_opt::<i64>().filter(|values| values.is_valid(row));
     short.map(|values| values.value(row)).or_else(|| long.map(|values| values.value(row)))
-}
-
-/// What the counts of rows could prove.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum CountProof {
-    /// The files of each snapshot hold as many rows as the ledgers say that it settled.
-    BySnapshot,
-    /// Files were rewritten since: those that are left hold as many rows as the ledgers say, in total.
-    InTotal,
-    /// They don't.
-    None,
-}
-
-/// A snapshot whose files hold more or fewer rows than it settled.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub(crate) struct Uneven {
-    pub(crate) sequence_number: SequenceNumber,
-    /// The snapshot's id, while the table still knows it.
-    pub(crate) snapshot: Option<i64>,
-    /// What it did, as its summary says.
-    pub(crate) operation: Option<&'static str>,
-    pub(crate) settled: u64,
-    pub(crate) in_files: u64,
-}
-
-/// The table's files, counted.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub(crate) struct Counted {
-    pub(crate) table: String,
-    pub(crate) proof: CountProof,
-    /// Rows that the ledgers of all sources hold for this branch.
-    pub(crate) settled: u64,
-    /// Rows in its files.
-    pub(crate) in_files: u64,
-    /// Rows that the files lack.
-    pub(crate) lost: u64,
-    /// Rows that the files have and no ledger does.
-    pub(crate) surplus: u64,
-    /// Rows that others appended in snapshots of their own.
-    pub(crate) appended_by_others: u64,
-    /// Delete files: rows that they hide are still counted.
-    pub(crate) delete_files: u64,
-    pub(crate) uneven: Vec<Uneven>,
-}
-
-/// What is known of a snapshot by its sequence number.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Known {
-    pub(crate) id: i64,
-    pub(crate) operation: &'static str,
-    pub(crate) is_ours: bool,
-}
-
-/// The snapshots that `metadata` shows.
-pub(crate) fn known(metadata: &TableMetadata) -> BTreeMap<SequenceNumber, Known> {
-    let one = |snapshot: &SnapshotRef| {
-        let summary = snapshot.summary();
-        let operation = match summary.operation {
-            Operation::Append => "append",
-            Operation::Replace => "replace",
-            Operation::Overwrite => "overwrite",
-            Operation::Delete => "delete",
-        };
-        let is_ours = summary.additional_properties.contains_key(SOURCES_KEY);
-        let known = Known { id: snapshot.snapshot_id(), operation, is_ours };
-        (SequenceNumber(snapshot.sequence_number()), known)
-    };
-    metadata.snapshots().map(one).collect()
-}
-
-/// Holds the rows in `files` against those that were `settled` here, and those that other branches settled, whose files
-/// this one may have inherited.
-pub(crate) fn counted(
-    table: String,
-    settled: &RowsBySnapshot,
-    inherited: &RowsBySnapshot,
-    files: &Files,
-    known: &BTreeMap<SequenceNumber, Known>,
-) -> Counted {
-    let in_files = files.rows();
-    let mut uneven = Vec::new();
-    let (mut lacking, mut having, mut appended_by_others) = (0_u64, 0_u64, 0_u64);
-    let mut numbers: Vec<_> = settled.keys().chain(in_files.keys()).copied().collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    for sequence_number in numbers {
-        let of = |rows: &RowsBySnapshot| rows.get(&sequence_number).copied().unwrap_or_default();
-        let (here, there) = (of(settled), of(&in_files));
-        if here == there || (here == 0 && of(inherited) == there) {
-            continue;
-        }
-        let snapshot = known.get(&sequence_number);
-        if here == 0 && snapshot.is_some_and(|snapshot| !snapshot.is_ours && snapshot.operation == "append") {
-            appended_by_others += there;
-        } else {
-            lacking += here;
-            having += there;
-        }
-        uneven.push(Uneven {
-            sequence_number,
-            snapshot: snapshot.map(|snapshot| snapshot.id),
-            operation: snapshot.map(|snapshot| snapshot.operation),
-            settled: here,
-            in_files: there,
-        });
-    }
-    let (lost, surplus) = (lacking.saturating_sub(having), having.saturating_sub(lacking));
-    let proof = match (lost + surplus, lacking) {
-        (0, 0) => CountProof::BySnapshot,
-        (0, _) => CountProof::InTotal,
-        _ => CountProof::None,
-    };
-    Counted {
-        table,
-        proof,
-        settled: settled.values().sum(),
-        in_files: in_files.values().sum(),
-        lost,
-        surplus,
-        appended_by_others,
-        delete_files: files.delete_files,
-        uneven,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rows(of: &[(i64, u64)]) -> RowsBySnapshot {
-        of.iter().map(|(number, rows)| (SequenceNumber(*number), *rows)).collect()
-    }
-
-    fn files(of: &[(i64, u64)]) -> Files {
-        let file = |(number, rows): &(i64, u64)| File {
-            path: String::new(),
-            rows: *rows,
-            sequence_number: SequenceNumber(*number),
-            offsets: None,
-        };
-        Files { files: of.iter().map(file).collect(), delete_files: 0 }
-    }
-
-    fn compared(settled: &[(i64, u64)], in_files: &[(i64, u64)], others: &[(i64, &'static str)]) -> Counted {
-        let other = |(number, operation): &(i64, &'static str)| {
-            (SequenceNumber(*number), Known { id: *number, operation, is_ours: false })
-        };
-        let known = others.iter().map(other).collect();
-        counted("a.b".to_owned(), &rows(settled), &rows(&[(9, 4)]), &files(in_files), &known)
-    }
-
-    #[test]
-    fn as_many_rows_in_each_snapshot_is_the_best_proof() {
-        let all = compared(&[(1, 5), (2, 7)], &[(1, 2), (1, 3), (2, 7)], &[]);
-        assert_eq!((all.proof, all.settled, all.in_files), (CountProof::BySnapshot, 12, 12));
-        assert!(all.uneven.is_empty());
-        assert_eq!(compared(&[(1, 5)], &[(1, 5), (9, 4)], &[]).proof, CountProof::BySnapshot, "inherited");
-    }
-
-    #[test]
-    fn compacted_files_are_compared_by_their_sum() {
-        let all = compared(&[(1, 5), (2, 7), (4, 1)], &[(3, 12), (4, 1)], &[(3, "replace")]);
-        assert_eq!((all.proof, all.lost, all.surplus), (CountProof::InTotal, 0, 0));
-    }
-
-    #[test]
-    fn what_is_lost_doubled_or_somebody_elses_is_told_apart() {
-        let lost = compared(&[(1, 5), (2, 7)], &[(1, 5)], &[]);
-        assert_eq!((lost.proof, lost.lost, lost.uneven.len()), (CountProof::None, 7, 1));
-        let doubled = compared(&[(1, 5)], &[(1, 5), (2, 5)], &[]);
-        assert_eq!((doubled.proof, doubled.surplus), (CountProof::None, 5));
-        let theirs = compared(&[(1, 5)], &[(1, 5), (2, 5)], &[(2, "append")]);
-        assert_eq!((theirs.proof, theirs.appended_by_others), (CountProof::BySnapshot, 5));
-        let both = compared(&[(1, 5)], &[(1, 0), (2, 5)], &[(2, "append")]);
-        assert_eq!((both.proof, both.lost, both.appended_by_others), (CountProof::None, 5, 5));
-    }
 }

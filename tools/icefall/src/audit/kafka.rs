@@ -84,6 +84,14 @@ impl KafkaTopics {
         made.map(Arc::new).map_err(|fault| unmade(topic, &fault))
     }
 
+    /// One that is told where a partition ends, whatever holds back its last records: brokers tell others where the first
+    /// transaction begins that is still open.
+    fn unheld(&self, topic: &Topic) -> Result<BaseConsumer<Context>, TopicError> {
+        let mut config = self.config.clone();
+        config.set("isolation.level", "read_uncommitted");
+        config.create_with_context(self.context.clone()).map_err(|fault| unmade(topic, &fault))
+    }
+
     /// What the brokers say of a topic. Why they can't be reached is told as events, which somebody has to look at; who
     /// is refused is not kept waiting.
     fn metadata(&self, consumer: &BaseConsumer<Context>, topic: &Topic) -> Result<Metadata, TopicError> {
@@ -179,11 +187,18 @@ impl Topics for KafkaTopics {
         let known = found.topics().iter().find(|known| known.name() == topic.as_str());
         let known = known.filter(|known| known.error().is_none() && !known.partitions().is_empty());
         let known = known.ok_or_else(|| TopicError::NoTopic(topic.clone()))?;
+        let unheld = self.unheld(topic)?;
+        drop(unheld.poll(wait));
         let mut extents = Vec::new();
         for partition in known.partitions().iter().filter_map(|known| Partition::new(known.id().into())) {
-            let marks = consumer.fetch_watermarks(topic.as_str(), partition.number(), PATIENCE);
-            let (start, end) = marks.map_err(|fault| self.broken(topic, &fault))?;
-            extents.push(Extent { partition, start, end });
+            let marks = |consumer: &BaseConsumer<Context>| {
+                let marks = consumer.fetch_watermarks(topic.as_str(), partition.number(), PATIENCE);
+                marks.map_err(|fault| self.broken(topic, &fault))
+            };
+            // In this order, what is added meanwhile does not look as if it were held back.
+            let (_, high) = marks(&unheld)?;
+            let (start, end) = marks(&consumer)?;
+            extents.push(Extent { partition, start, end, high: high.max(end) });
         }
         extents.sort_by_key(|extent| extent.partition);
         Ok(extents)

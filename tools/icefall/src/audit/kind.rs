@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     Skipped,
     /// It is newer than all that is settled of its partition: in the queue, or still to come.
     Unsettled,
+    /// Its entry of quarantine was released, and it is settled nowhere yet: on its way.
+    Released,
     /// It was settled or put in quarantine while the audit ran, and was not compared.
     Late,
     /// It is settled, and the topic has it no longer: retention, or compaction.
@@ -50,7 +52,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::Row,
         Self::DeadLetter,
         Self::Replayed,
@@ -58,6 +60,7 @@ impl Kind {
         Self::Quarantined,
         Self::Skipped,
         Self::Unsettled,
+        Self::Released,
         Self::Late,
         Self::Gone,
         Self::Newer,
@@ -96,6 +99,7 @@ impl Kind {
             Self::Unsettled => {
                 "are newer than all that is settled of their partition: queued, or still to come"
             }
+            Self::Released => "were released from quarantine and are settled nowhere yet: on their way",
             Self::Late => "were settled or put in quarantine while the audit ran, and were not compared",
             Self::Gone => {
                 "are settled, and the topic has them no longer (retention, compaction): it can prove nothing about them"

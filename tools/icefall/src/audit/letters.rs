@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use iceberg::spec::{ManifestContentType, ManifestFile, TableMetadata};
 use icefall_catalog::{CatalogError, Snapshots};
 use icefall_datafile::{Columns, read_as};
 use icefall_ledger::{Applied, Ledger, OutboxSpan, applied_property_name};
@@ -11,6 +12,7 @@ use icefall_tables::{TableError, ident};
 
 use super::compare::Print;
 use crate::dead_letters::letters;
+use crate::live_files::live_files;
 use crate::replay::data_files;
 use crate::{CliError, Desk};
 
@@ -19,6 +21,8 @@ use crate::{CliError, Desk};
 pub(crate) struct Letters {
     /// Per table that they were meant for and partition, ascending by offset.
     pub(crate) by_table: BTreeMap<String, BTreeMap<Partition, Vec<Print>>>,
+    /// Delete files of the dead-letter table: rows that they hide are still counted.
+    pub(crate) delete_files: u64,
     /// Which files of dead letters the dead-letter table has taken in.
     applied: Option<Applied>,
 }
@@ -45,6 +49,7 @@ pub(crate) async fn letters_of(desk: &Desk, source: &Source) -> Result<Letters, 
         let applied = Applied::read(source.pipeline.clone(), value, uuid).map_err(TableError::from)?;
         found.applied = Some(applied);
     }
+    found.delete_files = delete_files(desk, &loaded.metadata).await?;
     for path in data_files(desk, &loaded.metadata).await? {
         let location =
             Location::parse(&path).map_err(|fault| CliError::DeadLetters(format!("{path}: {fault}")))?;
@@ -58,4 +63,10 @@ pub(crate) async fn letters_of(desk: &Desk, source: &Source) -> Result<Letters, 
     }
     found.by_table.values_mut().flat_map(BTreeMap::values_mut).for_each(|prints| prints.sort_unstable());
     Ok(found)
+}
+
+async fn delete_files(desk: &Desk, metadata: &TableMetadata) -> Result<u64, CliError> {
+    let Some(snapshot) = metadata.current_snapshot() else { return Ok(0) };
+    let deletes = |manifest: &ManifestFile| manifest.content == ManifestContentType::Deletes;
+    Ok(live_files(desk, metadata, snapshot, deletes).await?.len() as u64)
 }

@@ -22,6 +22,7 @@ struct World {
     letters: Vec<(i64, u32)>,
     outbox: Option<(i64, i64)>,
     quarantined: Vec<(i64, u32)>,
+    released: Vec<(i64, u32)>,
     highest: Option<i64>,
     skips: bool,
     end: i64,
@@ -39,19 +40,29 @@ fn world() -> impl Strategy<Value = World> {
     );
     let outbox = prop::option::of((0..OFFSETS, 0..OFFSETS));
     let rest = (
-        prop::collection::vec((0..OFFSETS, print), 0..4),
+        (
+            prop::collection::vec((0..OFFSETS, print.clone()), 0..4),
+            prop::collection::vec((0..OFFSETS, print), 0..4),
+        ),
         prop::option::of(0..OFFSETS),
         any::<bool>(),
         0..=OFFSETS,
     );
     (topic, ledgers, places, outbox, rest).prop_map(
-        |(topic, (first, second), (rows, letters), outbox, (quarantined, highest, skips, end))| World {
+        |(
+            topic,
+            (first, second),
+            (rows, letters),
+            outbox,
+            ((quarantined, released), highest, skips, end),
+        )| World {
             topic,
             ledgers: [first, second],
             rows,
             letters,
             outbox,
             quarantined,
+            released,
             highest,
             skips,
             end,
@@ -96,6 +107,7 @@ fn prints(of: &[(i64, u32)]) -> Vec<Print> {
 fn compared(world: &World, at_once: u64) -> Tally {
     let ledgers = world.ledgers.each_ref().map(|ledger| standings(ledger));
     let (letters, quarantined) = (prints(&world.letters), prints(&world.quarantined));
+    let released = prints(&world.released);
     let mut rows = world.rows.clone();
     if let Some(rows) = &mut rows {
         rows.sort_unstable();
@@ -135,6 +147,7 @@ fn compared(world: &World, at_once: u64) -> Tally {
             partition: partition(),
             sides: sides.collect(),
             quarantined: &quarantined,
+            released: &released,
             highest: world.highest.map(offset),
             skips_tombstones: world.skips,
             end: world.end,
@@ -222,6 +235,8 @@ fn of_record(
         *kind
     } else if world.quarantined.contains(&(position, print)) {
         Kind::Quarantined
+    } else if world.released.contains(&(position, print)) {
+        Kind::Released
     } else if unlike.contains(&false) {
         Kind::Altered
     } else if unlike.contains(&true) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// Time between two lines.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Positions gone through, counted by all readers.
+/// How much is done, counted by all who do it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gone(Arc<AtomicU64>);
 
@@ -25,12 +25,12 @@ impl Gone {
 pub(crate) struct Progress(tokio::task::JoinHandle<()>);
 
 impl Progress {
-    pub(crate) fn start(gone: Gone, total: u64) -> Self {
+    pub(crate) fn start(gone: Gone, total: u64, what: &'static str) -> Self {
         Self(tokio::spawn(async move {
             let started = Instant::now();
             loop {
                 tokio::time::sleep(EVERY).await;
-                eprintln!("{}", line(gone.positions(), total, started.elapsed()));
+                eprintln!("{}", line(gone.positions(), total, what, started.elapsed()));
             }
         }))
     }
@@ -43,14 +43,14 @@ impl Drop for Progress {
 }
 
 /// What is said after `elapsed`.
-fn line(gone: u64, total: u64, elapsed: Duration) -> String {
+fn line(gone: u64, total: u64, what: &str, elapsed: Duration) -> String {
     let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX).max(1);
     let rate = gone.saturating_mul(1000) / millis;
     let percent = gone.saturating_mul(100).checked_div(total).unwrap_or(100);
     let left = total.saturating_sub(gone).checked_div(rate);
     let left = left.map_or_else(|| "no end in sight yet".to_owned(), |seconds| format!("{seconds} s left"));
     format!(
-        "audit: {} of {} offsets ({percent} %), {} a second, {left}",
+        "audit: {} of {} {what} ({percent} %), {} a second, {left}",
         grouped(gone),
         grouped(total),
         grouped(rate)
@@ -76,9 +76,9 @@ mod tests {
 
     #[test]
     fn the_line_tells_rate_and_remainder() {
-        let said = line(2_500_000, 10_000_000, Duration::from_secs(2));
+        let said = line(2_500_000, 10_000_000, "offsets", Duration::from_secs(2));
         assert_eq!(said, "audit: 2,500,000 of 10,000,000 offsets (25 %), 1,250,000 a second, 6 s left");
-        assert!(line(0, 7, Duration::ZERO).contains("no end in sight yet"));
-        assert!(line(0, 0, Duration::from_secs(1)).contains("(100 %)"));
+        assert!(line(0, 7, "offsets", Duration::ZERO).contains("no end in sight yet"));
+        assert!(line(0, 0, "offsets", Duration::from_secs(1)).contains("(100 %)"));
     }
 }

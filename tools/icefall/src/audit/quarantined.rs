@@ -1,10 +1,11 @@
-//! Which records stand in quarantine: those that its entries name, with the fingerprints of the messages that they hold.
+//! Which records stand in quarantine: those that its entries name, with the fingerprints of the messages that they hold. What was
+//! released from there stands there no longer, and is kept apart.
 
 use std::collections::BTreeMap;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use icefall_manifest::{BatchManifest, Message, OffsetRun, Partition, RecordId, Source};
-use icefall_store::FiledEntry;
+use icefall_store::{Decided, FiledEntry};
 use serde_json::Value;
 
 use super::compare::Print;
@@ -18,6 +19,8 @@ const READS_AT_ONCE: usize = 16;
 pub(crate) struct Quarantined {
     /// Per partition, ascending.
     pub(crate) records: BTreeMap<Partition, Vec<Print>>,
+    /// Those that somebody released: they were queued again, and are to be settled.
+    pub(crate) released: BTreeMap<Partition, Vec<Print>>,
     /// The entries that hold them.
     pub(crate) entries: u64,
     /// Entries that can't be read as batch manifests: nobody can say whose records they hold.
@@ -27,15 +30,16 @@ pub(crate) struct Quarantined {
 /// What is in an entry.
 enum Content {
     Records(Vec<RecordId>),
+    Released(Vec<RecordId>),
     /// Another source's, or records of none.
     Other,
     Unreadable(String),
 }
 
-/// All that quarantine has of `source`, whatever was decided about it.
+/// All that quarantine has of `source`.
 pub(crate) async fn quarantined(desk: &Desk, source: &Source) -> Result<Quarantined, CliError> {
     let entries = desk.ops.filed(desk.lister.as_ref()).await?;
-    let read = |(entry, _): (FiledEntry, bool)| content(desk, entry, source);
+    let read = |(entry, is_decided): (FiledEntry, bool)| content(desk, entry, is_decided, source);
     let mut contents = stream::iter(entries).map(read).buffer_unordered(READS_AT_ONCE);
     let mut found = Quarantined::default();
     while let Some(content) = contents.try_next().await? {
@@ -44,19 +48,29 @@ pub(crate) async fn quarantined(desk: &Desk, source: &Source) -> Result<Quaranti
             Content::Unreadable(name) => found.unreadable.push(name),
             Content::Records(records) => {
                 found.entries += 1;
-                for record in records {
-                    let of_partition = found.records.entry(record.partition).or_default();
-                    of_partition.push((record.offset, record.fingerprint));
-                }
+                put(&mut found.records, records);
             }
+            Content::Released(records) => put(&mut found.released, records),
         }
     }
-    found.records.values_mut().for_each(|records| records.sort_unstable());
+    let all = found.records.values_mut().chain(found.released.values_mut());
+    all.for_each(|records| records.sort_unstable());
     found.unreadable.sort_unstable();
     Ok(found)
 }
 
-async fn content(desk: &Desk, entry: FiledEntry, source: &Source) -> Result<Content, CliError> {
+fn put(into: &mut BTreeMap<Partition, Vec<Print>>, records: Vec<RecordId>) {
+    for record in records {
+        into.entry(record.partition).or_default().push((record.offset, record.fingerprint));
+    }
+}
+
+async fn content(
+    desk: &Desk,
+    entry: FiledEntry,
+    is_decided: bool,
+    source: &Source,
+) -> Result<Content, CliError> {
     let text = desk.ops.filed_text(&entry).await?.unwrap_or_default();
     let named = text.pointer("/details/source").and_then(Value::as_str);
     if named.is_some_and(|named| named != source.to_string()) {
@@ -68,7 +82,10 @@ async fn content(desk: &Desk, entry: FiledEntry, source: &Source) -> Result<Cont
     if batch.source != *source {
         return Ok(Content::Other);
     }
-    Ok(Content::Records(named_records(&batch, &text)))
+    let records = named_records(&batch, &text);
+    let decision = if is_decided { desk.ops.decision(&entry).await? } else { None };
+    let was_released = decision.is_some_and(|decision| matches!(decision.decided, Decided::Released));
+    Ok(if was_released { Content::Released(records) } else { Content::Records(records) })
 }
 
 /// The batch manifest that `raw` is or points to, if this version reads it.

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
 
-use icefall_manifest::{Source, TableName};
+use icefall_manifest::{Partition, Source, TableName};
 use serde::Serialize;
 use serde_json::json;
 
-use super::files::{CountProof, Counted};
+use super::counts::{CountProof, Counted, Taken};
 use super::kind::{Kind, Run, Tally};
+use super::objects::{Broken, Objects};
 use super::progress::grouped;
 use super::topic::Extent;
 use crate::CliError;
@@ -23,10 +24,20 @@ pub(crate) struct Report {
     pub(crate) extents: Vec<Extent>,
     pub(crate) tally: Tally,
     pub(crate) counted: Vec<Counted>,
+    /// What the store said of the tables' data files; `None`: it was not asked.
+    pub(crate) objects: Option<Objects>,
     /// How rows were found by value; `None`: they were not.
     pub(crate) by_value: Option<ByValue>,
+    /// Partitions that have records, of which nothing at all is settled.
+    pub(crate) unbegun: Vec<Partition>,
+    /// Delete files of the dead-letter table.
+    pub(crate) letters_deleted: u64,
     /// Whether others append to the table as well.
     pub(crate) others_append: bool,
+    /// Whether somebody knows of all rows that delete files hide.
+    pub(crate) deletes_are_known: bool,
+    /// Whether nothing is still to come.
+    pub(crate) drained: bool,
     /// What else has to be known.
     pub(crate) notes: Vec<String>,
     pub(crate) elapsed: Duration,
@@ -42,58 +53,6 @@ pub(crate) struct ByValue {
 }
 
 impl Report {
-    /// Records of the topic that were read.
-    fn read(&self) -> u64 {
-        let of_topic = [
-            Kind::Row,
-            Kind::DeadLetter,
-            Kind::Replayed,
-            Kind::OtherEncoding,
-            Kind::Quarantined,
-            Kind::Skipped,
-            Kind::Unsettled,
-            Kind::Late,
-            Kind::Missing,
-            Kind::Altered,
-            Kind::Doubled,
-        ];
-        of_topic.into_iter().map(|kind| self.tally.of(kind)).sum()
-    }
-
-    /// What is not there exactly once, in a few words; empty if everything is.
-    pub(crate) fn faults(&self) -> Vec<String> {
-        let is_fault = |kind: &Kind| match kind {
-            // As many rows as don't say which record they are may be the ones that were not found.
-            Kind::RowLost => self.tally.of(*kind) > self.by_value.map_or(0, |by_value| by_value.unnamed),
-            kind => kind.is_fault() && self.tally.of(*kind) > 0,
-        };
-        let kinds = Kind::ALL.into_iter().filter(is_fault);
-        let mut faults: Vec<String> =
-            kinds.map(|kind| format!("{} {}", grouped(self.tally.of(kind)), kind.text())).collect();
-        for Counted { table, lost, surplus, appended_by_others, .. } in &self.counted {
-            if *lost > 0 {
-                faults.push(format!(
-                    "the files of {table} hold {} rows fewer than its ledgers",
-                    grouped(*lost)
-                ));
-            }
-            if *surplus > 0 {
-                faults.push(format!(
-                    "the files of {table} hold {} rows more than its ledgers",
-                    grouped(*surplus)
-                ));
-            }
-            if *appended_by_others > 0 && !self.others_append {
-                faults.push(format!(
-                    "the files of {table} hold {} rows that others appended: if that is as it should be, say \
-                     --others-append",
-                    grouped(*appended_by_others)
-                ));
-            }
-        }
-        faults
-    }
-
     pub(crate) fn write(
         &self,
         list: usize,
@@ -112,11 +71,18 @@ impl Report {
             .collect::<Result<_, serde_json::Error>>()?;
         let listed: Vec<&Run> =
             Kind::ALL.into_iter().flat_map(|kind| self.tally.runs(kind).0.iter().take(list)).collect();
-        let extent = |extent: &Extent| json!({ "partition": extent.partition, "start": extent.start, "end": extent.end });
-        let faults = self.faults();
+        let extent = |extent: &Extent| {
+            json!({
+                "partition": extent.partition, "start": extent.start, "end": extent.end, "high": extent.high,
+            })
+        };
+        let (faults, doubts) = (self.faults(), self.doubts());
         let answer = json!({
-            "proved": faults.is_empty(),
+            "proved": faults.is_empty() && doubts.is_empty(),
             "faults": faults,
+            "doubts": doubts,
+            "reservations": self.reservations(),
+            "warnings": self.warnings(),
             "source": self.source.to_string(),
             "tables": self.tables,
             "partitions": self.extents.iter().map(extent).collect::<Vec<_>>(),
@@ -124,6 +90,7 @@ impl Report {
             "counts": counts,
             "listed": listed,
             "files": self.counted,
+            "data_files": self.objects,
             "by_value": self.by_value,
             "notes": self.notes,
             "seconds": self.elapsed.as_secs_f64(),
@@ -142,33 +109,34 @@ impl Report {
             tables.join(", ")
         )?;
         for kind in Kind::ALL.into_iter().filter(|kind| self.tally.of(*kind) > 0) {
-            writeln!(out, "  {:>15} {}", grouped(self.tally.of(kind)), kind.text())?;
+            writeln!(out, "  {:>15} {}", grouped(self.tally.of(kind)), self.text(kind))?;
             self.write_runs(kind, list, out)?;
         }
         for counted in &self.counted {
             write_counted(counted, list, out)?;
         }
-        match self.by_value {
-            Some(ByValue { named, unnamed }) => writeln!(
-                out,
-                "rows by value: {} say which record they are, {} don't",
-                grouped(named),
-                grouped(unnamed)
-            )?,
-            None => writeln!(
-                out,
-                "rows by value: not looked at; a table that keeps partition and offset in columns can be: --offset-columns"
-            )?,
+        if let Some(objects) = &self.objects {
+            write_objects(objects, list, out)?;
         }
+        writeln!(out, "{}", self.by_value_text())?;
         for note in &self.notes {
             writeln!(out, "note: {note}")?;
         }
-        let faults = self.faults();
-        if faults.is_empty() {
-            return Ok(writeln!(out, "proved: every record that is settled is there exactly once")?);
+        for warning in self.warnings() {
+            writeln!(out, "WARNING: {warning}")?;
         }
-        writeln!(out, "NOT proved:")?;
-        Ok(faults.iter().try_for_each(|fault| writeln!(out, "  {fault}"))?)
+        self.write_verdict(out)
+    }
+
+    fn write_verdict(&self, out: &mut (dyn Write + Send)) -> Result<(), CliError> {
+        let (faults, doubts) = (self.faults(), self.doubts());
+        if faults.is_empty() && doubts.is_empty() {
+            return Ok(writeln!(out, "{}", self.closing())?);
+        }
+        let heading =
+            if faults.is_empty() { "not proved, though nothing is known to be wrong" } else { "NOT proved" };
+        writeln!(out, "{heading}:")?;
+        Ok(faults.iter().chain(&doubts).try_for_each(|line| writeln!(out, "  {line}"))?)
     }
 
     fn write_runs(&self, kind: Kind, list: usize, out: &mut (dyn Write + Send)) -> Result<(), CliError> {
@@ -186,11 +154,45 @@ impl Report {
     }
 }
 
+fn write_objects(objects: &Objects, list: usize, out: &mut (dyn Write + Send)) -> Result<(), CliError> {
+    let Objects { asked, broken, .. } = objects;
+    writeln!(
+        out,
+        "data files: the store was asked for {}, and {} are not there as the tables name them",
+        grouped(*asked),
+        grouped(broken.len() as u64)
+    )?;
+    for Broken { path, sequence_number, snapshot, rows, size, found, .. } in broken.iter().take(list) {
+        let what = match found {
+            None => "is MISSING".to_owned(),
+            Some(found) => format!("has {} bytes and not {}", grouped(*found), grouped(*size)),
+        };
+        let snapshot = snapshot.map_or_else(|| "no longer shown".to_owned(), |id| id.to_string());
+        writeln!(
+            out,
+            "{:>18}{path} {what}: {} rows, of sequence number {sequence_number} (snapshot {snapshot})",
+            "",
+            grouped(*rows)
+        )?;
+    }
+    let more = broken.len().saturating_sub(list) as u64;
+    if more > 0 {
+        writeln!(out, "{:>18}and {} more: --list shows more of them", "", grouped(more))?;
+    }
+    Ok(())
+}
+
 fn write_counted(counted: &Counted, list: usize, out: &mut (dyn Write + Send)) -> Result<(), CliError> {
-    let Counted { table, settled, in_files, delete_files, uneven, .. } = counted;
+    let Counted { table, settled, in_files, delete_files, uneven, taken, .. } = counted;
     let said = match counted.proof {
         CountProof::BySnapshot => "each snapshot's files hold as many rows as it settled",
-        CountProof::InTotal => "files were rewritten since, and hold as many rows as were settled in total",
+        CountProof::InTotal => {
+            "files were rewritten since, by snapshots that keep all rows, and hold as many as were settled in total"
+        }
+        CountProof::InTotalUnseen => {
+            "files were rewritten since, by snapshots that are no longer shown, and hold as many rows as were settled in \
+             total, which is all that can be said"
+        }
         CountProof::None => "they do NOT agree",
     };
     writeln!(
@@ -209,6 +211,14 @@ fn write_counted(counted: &Counted, list: usize, out: &mut (dyn Write + Send)) -
             one.sequence_number,
             grouped(one.settled),
             grouped(one.in_files)
+        )?;
+    }
+    for Taken { snapshot, operation, rows } in taken.iter().take(list) {
+        writeln!(
+            out,
+            "{:>18}snapshot {snapshot}, {operation}, of somebody else took out files of {} such rows",
+            "",
+            grouped(*rows)
         )?;
     }
     if *delete_files > 0 {

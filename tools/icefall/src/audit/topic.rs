@@ -40,7 +40,7 @@ pub enum TopicError {
     },
 }
 
-/// Which offsets of a partition there are at a moment.
+/// Which offsets of a partition can be read at a moment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Extent {
     /// The partition.
@@ -49,6 +49,9 @@ pub struct Extent {
     pub start: i64,
     /// The one after the last.
     pub end: i64,
+    /// The one after the last that there is: where it is higher than `end`, a transaction that is still open holds back
+    /// what lies between.
+    pub high: i64,
 }
 
 /// Where topics are read.

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+use iceberg::spec::Operation;
 use iceberg::{NamespaceIdent, TableIdent};
 use icefall_cli::{CliError, Extent, Reader, Seen, TopicError, Topics};
 use icefall_manifest::{Offset, Partition, Topic};
 use icefall_records::fingerprint::{Time, compute};
 use icefall_records::{Form, Payload};
+use icefall_store::ObjectStore;
 use serde_json::Value;
 
 use crate::bench::{Bench, TABLE};
@@ -16,6 +18,8 @@ use crate::bench::{Bench, TABLE};
 #[derive(Debug, Default)]
 pub(crate) struct FakeTopic {
     values: Mutex<BTreeMap<i64, String>>,
+    /// Where a transaction begins that is still open.
+    held_from: Mutex<Option<i64>>,
 }
 
 impl FakeTopic {
@@ -34,6 +38,11 @@ impl FakeTopic {
         self.values.lock().expect("nobody panicked").retain(|position, _| *position < offset);
     }
 
+    /// A transaction that begins there is still open.
+    fn hold_from(&self, offset: i64) {
+        self.held_from.lock().expect("nobody panicked").replace(offset);
+    }
+
     /// Retention.
     fn forget_below(&self, offset: i64) {
         self.values.lock().expect("nobody panicked").retain(|position, _| *position >= offset);
@@ -46,11 +55,14 @@ impl Topics for FakeTopic {
         let (Some((start, _)), Some((last, _))) = (values.first_key_value(), values.last_key_value()) else {
             return Err(TopicError::NoTopic(topic.clone()));
         };
-        Ok(vec![Extent { partition: Partition::new(0).expect("a partition"), start: *start, end: last + 1 }])
+        let (partition, high) = (Partition::new(0).expect("a partition"), last + 1);
+        let end = self.held_from.lock().expect("nobody panicked").unwrap_or(high);
+        Ok(vec![Extent { partition, start: *start, end, high }])
     }
 
-    fn reader(&self, _: &Topic, _: &[Extent]) -> Result<Box<dyn Reader>, TopicError> {
-        let values = self.values.lock().expect("nobody panicked").clone();
+    fn reader(&self, _: &Topic, extents: &[Extent]) -> Result<Box<dyn Reader>, TopicError> {
+        let mut values = self.values.lock().expect("nobody panicked").clone();
+        values.retain(|offset, _| extents.iter().any(|extent| *offset < extent.end));
         Ok(Box::new(FakeReader(values.into_iter().map(|(offset, value)| seen(offset, &value)).collect())))
     }
 }
@@ -85,6 +97,15 @@ async fn faults(bench: &Bench, more: &[&str]) -> String {
     bench.said.lock().expect("nobody panicked").clone()
 }
 
+/// What is said where nothing is known to be wrong, and not all can be proved.
+async fn doubts(bench: &Bench, more: &[&str]) -> String {
+    let error = bench.command(&[&["audit", "clicks"], more].concat()).await.expect_err("it is not proved");
+    assert!(matches!(error, CliError::Unproved), "{}", error.chain());
+    let said = bench.said.lock().expect("nobody panicked").clone();
+    holds(&said, &["not proved, though nothing is known to be wrong:"]);
+    said
+}
+
 fn holds(said: &str, parts: &[&str]) {
     for part in parts {
         assert!(said.contains(part), "{part:?} is not in:\n{said}");
@@ -115,6 +136,112 @@ async fn a_pipeline_that_is_well_is_proved() {
     bench.write(152..160).await;
     let said = audit(&bench, &[]).await;
     holds(&said, &["8 are newer than all that is settled", "partition 0 offset 152-159", "proved:"]);
+    holds(&said, &["exactly once. Nothing is proved of 8 records that are not settled yet"]);
+    holds(&faults(&bench, &["--drained"]).await, &["NOT proved:\n  8 are newer than all that is settled"]);
+    bench.drain().await.expect("it drains");
+    holds(&audit(&bench, &["--drained"]).await, &["is there exactly once\n"]);
+}
+
+#[tokio::test]
+async fn where_nothing_is_settled_nothing_is_proved() {
+    let bench = Bench::new().await;
+    bench.write(0..10).await;
+    let said = doubts(&bench, &[]).await;
+    holds(&said, &["WARNING: nothing at all is settled of partition 0", "no record of the topic is settled"]);
+    bench.drain().await.expect("it drains");
+    audit(&bench, &["--drained"]).await;
+    bench.remake_table().await;
+    doubts(&bench, &[]).await;
+    holds(&faults(&bench, &["--drained"]).await, &["10 are newer than all that is settled"]);
+}
+
+#[tokio::test]
+async fn what_an_open_transaction_holds_back_is_not_called_gone() {
+    let bench = settled().await;
+    bench.topic.hold_from(120);
+    let said = audit(&bench, &[]).await;
+    holds(&said, &["WARNING: partition 0 was read up to offset 120 and not to 152: a transaction"]);
+    holds(&said, &["120 are rows", "32 are settled, and newer than what was read of the topic"]);
+    holds(&doubts(&bench, &["--drained"]).await, &["was read up to offset 120 and not to 152"]);
+}
+
+#[tokio::test]
+async fn a_data_file_that_the_store_lacks_is_named_with_its_rows() {
+    let bench = settled().await;
+    let file = bench.newest_file().await;
+    let body = bench.store.peek(&file).expect("it is there");
+    holds(&audit(&bench, &[]).await, &["data files: the store was asked for 2, and 0 are not there"]);
+    bench.store.put(&file, body.slice(..10)).await.expect("it puts");
+    let said = faults(&bench, &[]).await;
+    holds(&said, &[&format!("{file} has 10 bytes and not {}: 50 rows", body.len())]);
+    assert!(bench.store.remove(&file));
+    let said = faults(&bench, &[]).await;
+    holds(&said, &[&format!("{file} is MISSING: 50 rows, of sequence number 2 (snapshot ")]);
+    holds(&said, &["1 data files of shop.clicks are not in the store as the table names them, with 50 rows"]);
+    let said: Value = serde_json::from_str(&faults(&bench, &["--json"]).await).expect("JSON");
+    assert_eq!((&said["proved"], &said["data_files"]["broken"][0]["rows"]), (&false.into(), &50.into()));
+    // Whoever takes the metadata at its word is told so.
+    let said = audit(&bench, &["--files-by-metadata"]).await;
+    holds(&said, &["exactly once; by metadata only: the store was not asked"]);
+}
+
+#[tokio::test]
+async fn delete_files_may_hide_rows_so_nothing_is_proved_until_they_are_known() {
+    let bench = settled().await;
+    bench.delete_some().await;
+    holds(
+        &doubts(&bench, &[]).await,
+        &["1 delete files of shop.clicks may hide rows", "--deletes-are-known"],
+    );
+    let said: Value = serde_json::from_str(&{
+        let error = bench.command(&["audit", "clicks", "--json"]).await.expect_err("it is not proved");
+        assert!(matches!(error, CliError::Unproved), "{}", error.chain());
+        bench.said.lock().expect("nobody panicked").clone()
+    })
+    .expect("JSON");
+    assert_eq!((&said["proved"], said["faults"].as_array().map(Vec::len)), (&false.into(), Some(0)));
+    let said = audit(&bench, &["--deletes-are-known"]).await;
+    holds(&said, &["is there exactly once; but for rows that others' delete files hide"]);
+}
+
+#[tokio::test]
+async fn a_rewrite_that_keeps_all_rows_is_proved_and_an_overwrite_is_not() {
+    let bench = settled().await;
+    bench.others(Operation::Replace, true, true).await;
+    let said = audit(&bench, &[]).await;
+    holds(&said, &["by snapshots that keep all rows, and hold as many as were settled in total", "proved:"]);
+    let bench = settled().await;
+    bench.others(Operation::Overwrite, true, true).await;
+    let said = doubts(&bench, &[]).await;
+    holds(&said, &["others overwrote 50 settled rows of shop.clicks", "they do NOT agree"]);
+    holds(&said, &["overwrite, of somebody else took out files of 50 such rows"]);
+}
+
+#[tokio::test]
+async fn rows_that_were_seen_to_be_deleted_are_made_up_for_by_no_other() {
+    let bench = settled().await;
+    // Where they come from can't be seen any more: they may be anybody's.
+    bench.append_copy().await;
+    let theirs = bench.metadata().current_snapshot_id().expect("a snapshot");
+    bench.write(152..155).await;
+    bench.drain().await.expect("it drains");
+    bench.expire(theirs).await;
+    holds(&faults(&bench, &[]).await, &["hold 50 rows more than its ledgers"]);
+    bench.others(Operation::Delete, true, false).await;
+    let said = faults(&bench, &[]).await;
+    holds(&said, &["hold 3 rows fewer than its ledgers", "hold 50 rows more than its ledgers"]);
+}
+
+#[tokio::test]
+async fn a_rewrite_that_expired_is_a_weaker_proof_and_says_so() {
+    let bench = settled().await;
+    bench.others(Operation::Replace, true, true).await;
+    let rewrite = bench.metadata().current_snapshot_id().expect("a snapshot");
+    bench.write(152..155).await;
+    bench.drain().await.expect("it drains");
+    bench.expire(rewrite).await;
+    let said = audit(&bench, &[]).await;
+    holds(&said, &["by snapshots that are no longer shown", "in shop.clicks by the total of its rows alone"]);
 }
 
 #[tokio::test]
@@ -206,6 +333,27 @@ async fn what_stands_in_quarantine_is_told_from_what_is_missing() {
 }
 
 #[tokio::test]
+async fn what_was_released_is_on_its_way_and_no_longer_in_quarantine() {
+    let bench = Bench::new().await;
+    bench.write(0..10).await;
+    bench.remake_table().await;
+    bench.drain().await.expect("it drains");
+    bench.write(10..20).await;
+    bench.drain().await.expect("it drains");
+    let id = bench.only_id().await;
+    bench.icefall(&["release", &id, "--reason-overruled", "another-table"]).await.expect("it is released");
+    let said = audit(&bench, &[]).await;
+    holds(&said, &["10 were released from quarantine and are settled nowhere yet", "partition 0 offset 0-9"]);
+    holds(&said, &["Nothing is proved of 10 records that were released from quarantine"]);
+    holds(
+        &faults(&bench, &["--drained"]).await,
+        &["10 were released from quarantine and are settled nowhere"],
+    );
+    bench.drain().await.expect("it drains");
+    holds(&audit(&bench, &["--drained"]).await, &["20 are rows", "is there exactly once\n"]);
+}
+
+#[tokio::test]
 async fn an_entry_that_nobody_can_read_is_mentioned() {
     let bench = settled().await;
     bench.queue.inject("no batch manifest");
@@ -270,6 +418,32 @@ async fn rows_are_found_by_value_where_the_table_has_columns_for_it() {
     let said = faults(&bench, &columns).await;
     holds(&said, &["1 are LOST rows", "partition 0 offset 20: 0 times in the files, 1 in the ledger"]);
     holds(&said, &["1 are DOUBLED rows", "partition 0 offset 7: 2 times in the files, 1 in the ledger"]);
+}
+
+#[tokio::test]
+async fn rows_that_do_not_say_which_record_they_are_are_no_proof_by_value() {
+    let bench = Bench::new().await;
+    bench.write(0..3).await;
+    bench.write_places(3..20).await;
+    bench.drain().await.expect("it drains");
+    let said = doubts(&bench, &["--offset-columns", "p,o"]).await;
+    holds(&said, &["3 were not found by value: they may be", "3 rows don't say which record they are"]);
+    assert!(!said.contains("LOST"), "{said}");
+    audit(&bench, &[]).await;
+}
+
+/// A file that the store lacks has none of its rows by value, and each of them is named.
+#[tokio::test]
+async fn rows_of_a_file_that_is_gone_are_lost_by_value() {
+    let bench = Bench::new().await;
+    bench.write_places(0..20).await;
+    bench.drain().await.expect("it drains");
+    assert!(bench.store.remove(&bench.newest_file().await));
+    let said = faults(&bench, &["--offset-columns", "p,o"]).await;
+    holds(
+        &said,
+        &["20 are LOST rows", "partition 0 offset 0-19: 0 times in the files", "is MISSING: 20 rows"],
+    );
 }
 
 #[tokio::test]

@@ -12,9 +12,11 @@ use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::Parser;
+use iceberg::io::FileIO;
 use iceberg::spec::{
-    MAIN_BRANCH, ManifestList, ManifestListWriter, ManifestWriterBuilder, Operation, Snapshot,
-    SnapshotReference, SnapshotRetention, Summary, TableMetadata,
+    DataContentType, DataFileBuilder, DataFileFormat, MAIN_BRANCH, ManifestFile, ManifestList,
+    ManifestListWriter, ManifestWriterBuilder, Operation, Snapshot, SnapshotReference, SnapshotRetention,
+    Summary, TableMetadata,
 };
 use iceberg::{NamespaceIdent, TableIdent, TableUpdate};
 use icefall_catalog::{Catalog, Commit, Snapshots};
@@ -329,38 +331,117 @@ impl Bench {
         self.catalog.peek(&table).expect("the table is there")
     }
 
-    /// Another engine appends a copy of the first data file's rows.
+    /// Another engine appends a copy of the newest data file's rows.
     pub(crate) async fn append_copy(&self) {
-        let (metadata, file_io) = (self.metadata(), file_io(Arc::clone(&self.store) as Arc<dyn ObjectStore>));
-        let head = metadata.current_snapshot().expect("a snapshot");
-        let list = file_io.new_input(head.manifest_list()).expect("a list").read().await.expect("it reads");
-        let list = ManifestList::parse_with_version(&list, metadata.format_version()).expect("a list");
-        let mut manifests: Vec<_> = list.consume_entries().into_iter().collect();
-        let first = manifests[0].load_manifest(&file_io).await.expect("a manifest");
-        let id = head.snapshot_id().wrapping_add(1);
-        let path = |name: &str| format!("{}/metadata/other-{name}.avro", metadata.location());
+        self.others(Operation::Append, false, true).await;
+    }
+
+    /// Another engine's snapshot, of this operation: it takes the newest data file out, puts a copy of that in, or both.
+    pub(crate) async fn others(&self, operation: Operation, takes: bool, puts: bool) {
+        let metadata = self.metadata();
+        let mut manifests = self.manifests().await;
+        let first = manifests[0].load_manifest(&self.file_io()).await.expect("a manifest");
+        let id = self.next_snapshot_id();
         let spec = metadata.default_partition_spec().as_ref().clone();
-        let output = file_io.new_output(path("m0")).expect("a path");
+        let output = self.file_io().new_output(self.others_path(id, "m0")).expect("a path");
         let schema = Arc::clone(metadata.current_schema());
         let mut writer = ManifestWriterBuilder::new(output, Some(id), schema, spec).build_v2_data();
-        writer.add_file(first.entries()[0].data_file().clone(), -1).expect("an entry");
+        for entry in first.entries().iter().filter(|entry| entry.is_alive()) {
+            let (file, number) = (entry.data_file().clone(), entry.sequence_number().expect("a number"));
+            if puts {
+                writer.add_file(file.clone(), -1).expect("an entry");
+            }
+            if takes {
+                writer.add_delete_file(file, number, entry.file_sequence_number).expect("an entry");
+            }
+        }
+        if takes {
+            manifests.remove(0);
+        }
+        manifests.insert(0, writer.write_manifest_file().await.expect("a manifest"));
+        self.commit_others(id, operation, manifests).await;
+    }
+
+    /// Another engine hides rows by a file of deletes.
+    pub(crate) async fn delete_some(&self) {
+        let metadata = self.metadata();
+        let id = self.next_snapshot_id();
+        let spec = metadata.default_partition_spec().as_ref().clone();
+        let output = self.file_io().new_output(self.others_path(id, "m0")).expect("a path");
+        let schema = Arc::clone(metadata.current_schema());
+        let mut writer = ManifestWriterBuilder::new(output, Some(id), schema, spec).build_v2_deletes();
+        let file = DataFileBuilder::default()
+            .content(DataContentType::PositionDeletes)
+            .file_path(format!("{}/data/deletes-{id}.parquet", metadata.location()))
+            .file_format(DataFileFormat::Parquet)
+            .partition_spec_id(0)
+            .record_count(1)
+            .file_size_in_bytes(100)
+            .column_sizes(HashMap::new())
+            .value_counts(HashMap::new())
+            .null_value_counts(HashMap::new())
+            .nan_value_counts(HashMap::new())
+            .lower_bounds(HashMap::new())
+            .upper_bounds(HashMap::new())
+            .build();
+        writer.add_file(file.expect("a file"), -1).expect("an entry");
+        let mut manifests = self.manifests().await;
         manifests.push(writer.write_manifest_file().await.expect("a manifest"));
-        let (number, location) = (metadata.next_sequence_number(), path("list"));
-        let output = file_io.new_output(&location).expect("a path").writer().await.expect("a writer");
-        let mut writer = ManifestListWriter::v2(output, id, Some(head.snapshot_id()), number);
+        self.commit_others(id, Operation::Delete, manifests).await;
+    }
+
+    async fn commit_others(&self, id: i64, operation: Operation, manifests: Vec<ManifestFile>) {
+        let metadata = self.metadata();
+        let parent = metadata.current_snapshot_id();
+        let (number, location) = (metadata.next_sequence_number(), self.others_path(id, "list"));
+        let output = self.file_io().new_output(&location).expect("a path").writer().await.expect("a writer");
+        let mut writer = ManifestListWriter::v2(output, id, parent, number);
         writer.add_manifests(manifests.into_iter()).expect("manifests");
         writer.close().await.expect("it closes");
         let snapshot = Snapshot::builder()
             .with_snapshot_id(id)
-            .with_parent_snapshot_id(Some(head.snapshot_id()))
+            .with_parent_snapshot_id(parent)
             .with_sequence_number(number)
             .with_timestamp_ms(metadata.last_updated_ms())
             .with_manifest_list(location)
-            .with_summary(Summary { operation: Operation::Append, additional_properties: HashMap::new() })
+            .with_summary(Summary { operation, additional_properties: HashMap::new() })
             .with_schema_id(metadata.current_schema_id())
             .build();
         self.update(TableUpdate::AddSnapshot { snapshot }).await;
         self.set_main(id).await;
+    }
+
+    /// The manifests of the table's newest snapshot, the newest first.
+    async fn manifests(&self) -> Vec<ManifestFile> {
+        let metadata = self.metadata();
+        let head = metadata.current_snapshot().expect("a snapshot");
+        let list = self.file_io().new_input(head.manifest_list()).expect("a list");
+        let list = list.read().await.expect("it reads");
+        let list = ManifestList::parse_with_version(&list, metadata.format_version()).expect("a list");
+        list.consume_entries().into_iter().collect()
+    }
+
+    /// Where the newest data file lies.
+    pub(crate) async fn newest_file(&self) -> Location {
+        let manifest = self.manifests().await[0].load_manifest(&self.file_io()).await.expect("a manifest");
+        Location::parse(manifest.entries()[0].file_path()).expect("a location")
+    }
+
+    /// Somebody expires a snapshot.
+    pub(crate) async fn expire(&self, snapshot_id: i64) {
+        self.update(TableUpdate::RemoveSnapshots { snapshot_ids: vec![snapshot_id] }).await;
+    }
+
+    fn file_io(&self) -> FileIO {
+        file_io(Arc::clone(&self.store) as Arc<dyn ObjectStore>)
+    }
+
+    fn next_snapshot_id(&self) -> i64 {
+        self.metadata().current_snapshot_id().expect("a snapshot").wrapping_add(1)
+    }
+
+    fn others_path(&self, id: i64, name: &str) -> String {
+        format!("{}/metadata/other-{id}-{name}.avro", self.metadata().location())
     }
 
     /// Sets the main branch to a snapshot, as an operator does.
