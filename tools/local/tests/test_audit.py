@@ -12,9 +12,10 @@ from icefall_local.demo import Result
 ANSWER = {
     "proved": True,
     "faults": [],
+    "doubts": [],
     "records_read": 12,
     "seconds": 0.5,
-    "listed": [{"kind": "unsettled", "partition": 0, "first": 10, "last": 11, "count": 2}],
+    "listed": [{"kind": "gone", "partition": 0, "first": 10, "last": 11, "count": 2}],
 }
 MISSING = {"kind": "missing", "partition": 3, "first": 7, "last": 9, "count": 3}
 
@@ -32,6 +33,7 @@ def answering(folder, answer, code):
     script.write_text(
         "import os, sys\n"
         "assert sys.argv[1:4] == ['--json', 'audit', 'clicks'], sys.argv\n"
+        "assert '--drained' in sys.argv, sys.argv\n"
         "assert os.environ['ICEFALL__AUDIT__BOOTSTRAP'] == '127.0.0.1:2'\n"
         f"print({json.dumps(answer)!r})\n"
         f"sys.exit({code})\n"
@@ -62,7 +64,13 @@ def test_what_is_missing_is_named_and_the_demo_is_not_right(tmp_path):
     assert "NOT every record stands exactly once" in result.summary()
 
 
-@pytest.mark.parametrize(("answer", "code"), [(ANSWER, 2), (ANSWER, 1), ({**ANSWER, "proved": False}, 0)])
+def test_what_can_not_be_proved_is_not_right_either(tmp_path):
+    answer = {**ANSWER, "proved": False, "doubts": ["1 delete files may hide rows"]}
+    found = audit(stack(), answering(tmp_path, answer, 3), "read_committed")
+    assert (found.proved, found.faults) == (False, ["1 delete files may hide rows"])
+
+
+@pytest.mark.parametrize(("answer", "code"), [(ANSWER, 3), (ANSWER, 2), (ANSWER, 1), ({**ANSWER, "proved": False}, 0)])
 def test_a_program_that_contradicts_itself_proves_nothing(tmp_path, answer, code):
     with pytest.raises(AuditFailed, match=f"ended with {code}"):
         audit(stack(), answering(tmp_path, answer, code), "read_committed")
