@@ -53,6 +53,7 @@ pub enum Command {
 
 /// What is audited, and how.
 #[derive(Clone, Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
 pub struct AuditArguments {
     /// The topic.
     pub topic: String,

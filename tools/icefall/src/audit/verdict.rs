@@ -3,6 +3,8 @@
 //!
 //! "Proved" is said when there is neither a fault nor a doubt, and never of records that are not settled yet.
 
+use std::iter;
+
 use super::counts::{CountProof, Counted};
 use super::kind::Kind;
 use super::progress::grouped;
@@ -212,7 +214,6 @@ impl Report {
 
     /// The last sentence, where nothing is wrong or in doubt.
     pub(crate) fn closing(&self) -> String {
-        let reservations: String = self.reservations().iter().map(|text| format!("; {text}")).collect();
         let open: Vec<String> = OPEN
             .into_iter()
             .filter(|kind| self.tally.of(*kind) > 0)
@@ -222,7 +223,9 @@ impl Report {
             [] => String::new(),
             open => format!(". Nothing is proved of {}", open.join(", ")),
         };
-        format!("proved: every record that is settled is there exactly once{reservations}{open}")
+        let proved = "proved: every record that is settled is there exactly once".to_owned();
+        let sentence: Vec<String> = iter::once(proved).chain(self.reservations()).collect();
+        format!("{}{open}", sentence.join("; "))
     }
 
     /// What is said of the records of a kind.
