@@ -88,9 +88,10 @@ pub(crate) fn everything_tested(all: bool) -> Result<(), StepFailed> {
 
 /// Writer and committer as they are deployed, and the function that their init times are compared with.
 pub(crate) fn release() -> Result<(), StepFailed> {
-    let packages = ["-p", "icefall-writer", "-p", "icefall-committer", "-p", "icefall-hello"];
+    let packages =
+        ["-p", "icefall-writer", "-p", "icefall-committer", "-p", "icefall-hello", "-p", "icefall-cli"];
     build(
-        "Building the functions for release (link-time optimisation: ten minutes or more, the first time)",
+        "Building functions and operator's tool for release (link-time optimisation: ten minutes or more, the first time)",
         &[&["build", "--release"], &packages[..]].concat(),
     )
 }

@@ -35,6 +35,8 @@ class Figures:
     events: int
     records: int
     """In all events measured."""
+    audit_records_per_cpu_second: int = 0
+    """Of the topic that an audit reads and proves."""
 
     def as_json(self) -> str:
         """One line, one object."""
@@ -94,6 +96,7 @@ def table(figures: Figures) -> str:
             f"hello {figures.hello_init_cold_ms:.1f} ms",
         ),
         ("a commit's CPU", f"{commits} snapshots, in ms"),
+        ("audit", f"{figures.audit_records_per_cpu_second:,} records per CPU-second"),
         ("measured", f"{figures.events} events of 6 MB with {figures.records:,} records"),
     ]
     width = max(len(name) for name, _ in rows)

@@ -7,11 +7,11 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from icefall_local import launch
-from icefall_local.bench import figures, package, start_up, throughput
+from icefall_local.bench import audits, figures, package, start_up, throughput
 from icefall_local.bench.commits import Rounds
 from icefall_local.bench.events import Events
 from icefall_local.bench.figures import Figures
@@ -80,7 +80,9 @@ def _run(workspace: Workspace, events: int, terminal: Terminal) -> Figures:
         folder = running.run / "bench"
         packages = {name: package.pack(release / name, folder / name) for name in _FUNCTIONS}
         bench = Bench(running.stack, folder, packages, cores, terminal)
-        return asyncio.run(bench.run(events))
+        found = asyncio.run(bench.run(events))
+    terminal.step(f"audits of a main job of {audits.RECORDS:,} records")
+    return replace(found, audit_records_per_cpu_second=audits.measure(workspace, release, terminal))
 
 
 @dataclass(frozen=True)
