@@ -55,7 +55,7 @@ pub use ids::{EntryNumber, Incarnation, LedgerId, ObjectHash, SequenceNumber, Sn
 pub use index::{FAN_OUT, Index, LedgerObject};
 pub use lineage::{Ancestor, Chain, ChainEnd, Continued, Lineage, LineageFault, lineage};
 pub use lookup::Lookup;
-pub use name::{property_name, read_property_name, unnamed_twin};
+pub use name::{property_name, read_property_name, read_source, unnamed_twin};
 pub use outbox::{Outbox, OutboxEntry, OutboxSpan};
 pub use property::Ledger;
 pub use rewind::Rewind;

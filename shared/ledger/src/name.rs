@@ -25,16 +25,21 @@ pub fn read_property_name(name: &str) -> Result<Option<(Branch, Source)>, Ledger
     };
     let parse = || {
         let (branch, source) = rest.split_once('.').ok_or_else(|| "no source in it".to_owned())?;
-        let parts: Vec<&str> = source.split('/').collect();
-        let [pipeline, cluster, topic] = parts.as_slice() else {
-            return Err("its source is not pipeline/cluster/topic".to_owned());
-        };
         let branch = Branch::try_from(branch.to_owned()).map_err(|error| error.to_string())?;
-        Ok((branch, source_of(pipeline, cluster, topic)?))
+        Ok((branch, read_source(source)?))
     };
     parse()
         .map(Some)
         .map_err(|why: String| LedgerError::malformed("ledger property's name", &format!("{name:?}: {why}")))
+}
+
+/// The source that is written as `text`: pipeline/cluster/topic.
+pub fn read_source(text: &str) -> Result<Source, String> {
+    let parts: Vec<&str> = text.split('/').collect();
+    let [pipeline, cluster, topic] = parts.as_slice() else {
+        return Err("its source is not pipeline/cluster/topic".to_owned());
+    };
+    source_of(pipeline, cluster, topic)
 }
 
 /// A source among `held`, those that a table has ledgers of, that is `source` under another cluster

@@ -4,10 +4,12 @@
 //! where the branch's newest snapshot is not the ledger's own, and what was found is remembered as long as neither
 //! changes.
 
+use std::collections::BTreeSet;
+
 use iceberg::spec::{Snapshot, SnapshotRef, TableMetadata};
 use icefall_ledger::{
     Ancestor, Chain, ChainEnd, Continued, LedgerId, Lineage, LineageFault, SequenceNumber, SnapshotId,
-    SnapshotMark, lineage,
+    SnapshotMark, lineage, read_source,
 };
 use icefall_manifest::{Branch, Source};
 
@@ -32,11 +34,32 @@ pub fn compare(metadata: &TableMetadata, id: &LedgerId, found: Continued) -> Res
     lineage(found, &head, own.as_ref())
 }
 
-fn chain(metadata: &TableMetadata, newest: Option<SnapshotRef>, source: &Source) -> Chain {
+/// The sources that snapshots of `branch`, as far as `metadata` shows them, say they settled records of; those of which
+/// only marks stand there are not told.
+pub(crate) fn settled_sources(metadata: &TableMetadata, branch: &Branch) -> BTreeSet<Source> {
+    let snapshots = ancestry(metadata, metadata.snapshot_for_ref(branch.as_str()).cloned());
+    let texts = snapshots.filter_map(|snapshot| {
+        let properties = &snapshot.summary().additional_properties;
+        properties.get(SOURCES_KEY).cloned()
+    });
+    let texts: BTreeSet<String> = texts.collect();
+    let named = texts.iter().flat_map(|text| text.split(' ')).map(read_source);
+    named.flatten().collect()
+}
+
+/// A snapshot and its ancestors that can be seen, newest first.
+fn ancestry(
+    metadata: &TableMetadata,
+    newest: Option<SnapshotRef>,
+) -> impl Iterator<Item = SnapshotRef> + use<'_> {
     let parent = |snapshot: &SnapshotRef| {
         snapshot.parent_snapshot_id().and_then(|id| metadata.snapshot_by_id(id)).cloned()
     };
-    let snapshots: Vec<SnapshotRef> = std::iter::successors(newest, parent).collect();
+    std::iter::successors(newest, parent)
+}
+
+fn chain(metadata: &TableMetadata, newest: Option<SnapshotRef>, source: &Source) -> Chain {
+    let snapshots: Vec<SnapshotRef> = ancestry(metadata, newest).collect();
     let end = match snapshots.last().and_then(|last| last.parent_snapshot_id()) {
         None => ChainEnd::Root,
         Some(_) => ChainEnd::Unseen,

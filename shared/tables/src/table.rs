@@ -13,7 +13,7 @@ use icefall_ledger::{
 use icefall_manifest::{Branch, ClusterName, Source, TableName, TableUuid};
 use icefall_mutations::{Mutation, is};
 
-use crate::history::{compare, history};
+use crate::history::{compare, history, settled_sources};
 use crate::{LedgerStore, LedgerStoreError, TableError};
 
 /// Which sources a snapshot of ours settled records of; written into its summary.
@@ -97,12 +97,13 @@ impl Table {
         if (registered || self.has_settled(source)) && !is(Mutation::MissingLedgerIsNew) {
             return Err(TableError::LedgerMissing(Box::new(id)));
         }
-        // A topic whose ledger has gone missing would land again, under another name of its cluster perhaps.
+        // A topic whose ledger has gone missing would land again, under another name of its cluster perhaps; whoever
+        // made that ledger may have died before the register knew of it.
         let topic = store.registered_of_topic(&id).await.map_err(LedgerStoreError::from)?;
         let is_missing = |held: &LedgerId| {
             !self.properties.contains_key(&held.source) && !is(Mutation::MissingLedgerIsNew)
         };
-        match topic.into_iter().find(is_missing) {
+        match topic.into_iter().chain(self.settled_of_topic(source)).find(is_missing) {
             Some(held) => Err(TableError::LedgerMissing(Box::new(held))),
             None => Ok(Ledger::new(id)),
         }
@@ -144,6 +145,13 @@ impl Table {
     #[must_use]
     pub fn tells_of(&self, source: &Source) -> bool {
         self.properties.contains_key(source) || self.head().is_none()
+    }
+
+    /// The ledgers of the same topic, under whatever name of a cluster, that snapshots of the branch tell of.
+    fn settled_of_topic(&self, source: &Source) -> impl Iterator<Item = LedgerId> {
+        let settled = settled_sources(&self.metadata, &self.branch).into_iter();
+        let is_twin = |held: &Source| (&held.pipeline, &held.topic) == (&source.pipeline, &source.topic);
+        settled.filter(is_twin).map(|held| self.ledger_id(&held))
     }
 
     /// Whether a snapshot of the branch, as far as they were loaded, says that it settled records of `source`.
