@@ -68,10 +68,13 @@ impl FakeQueue {
         self.state().most_receives
     }
 
-    /// Makes every message visible at once, held or not: those that are held will be delivered twice.
-    pub fn redeliver_all(&self) {
+    /// Makes every message visible at once, held or not: those that are held will be delivered twice. Says how many
+    /// were held.
+    pub fn redeliver_all(&self) -> usize {
         let now = self.clock.now();
-        self.state().messages.iter_mut().for_each(|message| message.visible_from = now);
+        let mut state = self.state();
+        let held = state.messages.iter_mut().filter(|message| message.visible_from > now);
+        held.map(|message| message.visible_from = now).count()
     }
 
     /// Puts a message of the past in, or one that has been deleted, under an id of its own.

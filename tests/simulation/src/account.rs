@@ -12,8 +12,13 @@ use serde_json::Value;
 use crate::operator::batch_of;
 use crate::readers::{Letter, Row, rows_in};
 use crate::record::{Record, RecordNo};
+use crate::reported::Reported;
 use crate::verdict::judge;
+use crate::watch::LEDGERS;
 use crate::world::{DEAD_LETTERS, World};
+
+/// Three quarters of the queue's retention, with a day for whatever takes its time.
+const SWEPT_MS: u64 = (14 * 24 * 3 / 4 + 24) * 3_600_000;
 
 /// Where records stand.
 #[derive(Debug, Default)]
@@ -84,16 +89,31 @@ fn read_table(world: &mut World, index: usize, account: &mut Account) -> Result<
 /// Each ledger that stands in a table is registered: when a message is let go by it, and at every invocation.
 fn all_registered(world: &World, name: &str, metadata: &TableMetadata) -> Result<(), String> {
     for ledger in ledgers(metadata) {
-        let id = ledger.id();
-        let key = format!("register/{}/{}/{}.json", id.table_uuid, id.branch, id.source);
-        if world.parts.ops.peek(&Location::s3("ops", key.as_str())).is_none() {
+        let register = register_of(&ledger);
+        if world.parts.ops.peek(&register).is_none() {
             return Err(format!(
-                "UNREGISTERED the ledger of {} stands in {name}, and there is no {key}",
-                id.source
+                "UNREGISTERED the ledger of {} stands in {name}, and there is no {register}",
+                ledger.id().source
             ));
         }
     }
     Ok(())
+}
+
+/// Properties of ledgers of which the register knows nothing, by name and value.
+pub(crate) fn unregistered(world: &World, metadata: &TableMetadata) -> Vec<(String, String)> {
+    let is_unknown = |ledger: &Ledger| world.parts.ops.peek(&register_of(ledger)).is_none();
+    let name = |ledger: Ledger| format!("{LEDGERS}main.{}", ledger.id().source);
+    let names = ledgers(metadata).into_iter().filter(is_unknown).map(name);
+    names
+        .filter_map(|name| metadata.properties().get(&name).map(|value| (name.clone(), value.clone())))
+        .collect()
+}
+
+/// Where the register has a ledger.
+fn register_of(ledger: &Ledger) -> Location {
+    let id = ledger.id();
+    Location::s3("ops", format!("register/{}/{}/{}.json", id.table_uuid, id.branch, id.source))
 }
 
 /// No file that was stored before the table was made can be one of it.
@@ -121,9 +141,10 @@ fn read_dead_letters(world: &mut World, account: &mut Account) -> Result<(), Str
 }
 
 fn read_quarantine(world: &mut World, account: &mut Account) -> Result<(), String> {
-    let mut foreign = BTreeSet::new();
+    let (mut foreign, mut messages) = (BTreeSet::new(), BTreeSet::new());
     for key in world.parts.ops.keys("ops", "quarantine/") {
         let Some(base) = key.strip_suffix(".json") else { continue };
+        messages.insert(base.rsplit('/').next().unwrap_or_default().to_owned());
         let entry = ops_text(world, &key)?;
         let entry: Value = serde_json::from_str(&entry).map_err(|error| format!("{key}: {error}"))?;
         let raw = ops_text(world, &format!("{base}.raw"))?;
@@ -160,6 +181,23 @@ fn read_quarantine(world: &mut World, account: &mut Account) -> Result<(), Strin
             world.foreign_messages,
             foreign.len()
         ));
+    }
+    all_reported(world, &messages)
+}
+
+/// Alarms rest on metrics: each message in quarantine was counted, if only by a process that died before it could say so,
+/// and each source that stands still was reported.
+fn all_reported(world: &World, messages: &BTreeSet<String>) -> Result<(), String> {
+    let reported = world.sim.state().reported.clone();
+    let Reported { told, untold } = &reported;
+    if told.quarantined + untold.quarantined < messages.len() as u64 {
+        return Err(format!("UNREPORTED {} messages are in quarantine: {reported:?}", messages.len()));
+    }
+    for table in &world.tables {
+        let stopped = world.metadata(table.name).is_some_and(|metadata| has_stop(&metadata));
+        if stopped && !told.stopped.contains(table.name) {
+            return Err(format!("UNREPORTED a source stands still in {}: {reported:?}", table.name));
+        }
     }
     Ok(())
 }
@@ -218,6 +256,11 @@ fn read_queue(world: &mut World, account: &mut Account) -> Result<(), String> {
                 batch.id, batch.table
             ));
         }
+        if let Some(since_ms) = stands_since(world, &batch)
+            && since_ms + SWEPT_MS < world.sim.now_ms()
+        {
+            return Err(format!("UNSWEPT batch manifest {} waits for a stop of long ago", batch.id));
+        }
         account.queued.extend(batch_numbers(world, &batch)?);
     }
     Ok(())
@@ -227,6 +270,14 @@ fn read_queue(world: &mut World, account: &mut Account) -> Result<(), String> {
 pub(crate) fn stands_still(world: &World, batch: &BatchManifest) -> bool {
     let Some(metadata) = world.metadata(&batch.table.to_string()) else { return false };
     ledgers(&metadata).iter().any(|ledger| ledger.id().source == batch.source && ledger.stop().is_some())
+}
+
+/// Since when the batch's source is stopped in its table.
+fn stands_since(world: &World, batch: &BatchManifest) -> Option<u64> {
+    let metadata = world.metadata(&batch.table.to_string())?;
+    let ledgers = ledgers(&metadata);
+    let stopped = ledgers.iter().find(|ledger| ledger.id().source == batch.source)?.stop()?;
+    Some(stopped.since_ms)
 }
 
 /// Whether some source is stopped in the table.

@@ -48,6 +48,27 @@ impl World {
         done
     }
 
+    /// A newer version has committed, and was taken back: it left a ledger of a format that is unknown.
+    pub(crate) fn put_newer_format(&mut self, index: usize) -> bool {
+        let Some((table, metadata)) = self.whole(index) else { return false };
+        let Some(head) = metadata.current_snapshot_id() else { return false };
+        let Some(ledger) = self.sim.rng.pick(&ledgers(&metadata)).cloned() else { return false };
+        let name = format!("{LEDGERS}main.{}", ledger.id().source);
+        let Some(newest) = metadata.properties().get(&name).cloned() else { return false };
+        let newer = newest.replacen(r#""format":1"#, r#""format":2"#, 1);
+        let mut updates = self.empty_snapshot(&metadata, Some(head), None);
+        updates.push(TableUpdate::SetProperties { updates: [(name.clone(), newer.clone())].into() });
+        let main = MAIN_BRANCH.to_owned();
+        let on = TableRequirement::RefSnapshotIdMatch { r#ref: main, snapshot_id: Some(head) };
+        let done =
+            newer != newest && self.commit(table, &Commit::new(vec![on], updates, self.parts.entropy.uuid()));
+        if done {
+            self.sim.state().watched.still.insert((table.to_owned(), name.clone()));
+            self.broken.insert(index, Broken::OldValue { name, old: newer, newest });
+        }
+        done
+    }
+
     /// Somebody sets the main branch to where the ledgers don't stand.
     pub(crate) fn lead_astray(&mut self, index: usize) -> Option<Fault> {
         let (table, metadata) = self.whole(index)?;

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use icefall_testkit::Failure;
 
+use crate::objects;
 use crate::sim::{ProcessId, Sim};
-use crate::tally::Fault;
+use crate::tally::{CallKind, CrashPoint, Fault};
 use crate::weather::{Course, Part};
-use crate::world::DEAD_LETTERS;
 
 /// What a process is: one of the two functions, or an operator's command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -37,18 +37,34 @@ pub(crate) struct Gate {
     pub(crate) process: ProcessId,
     pub(crate) role: Role,
     /// Calls of each kind in the present invocation.
-    counts: Mutex<BTreeMap<&'static str, u32>>,
+    counts: Mutex<BTreeMap<CallKind, u32>>,
     /// When the present invocation began.
     begun_ms: AtomicU64,
     /// Its process has opened a message that it dies of.
     doomed: AtomicBool,
 }
 
-/// A call: of which part, what, and of what.
+/// A call: of which part, what, of what, and which kind of thing that is.
 pub(crate) struct Call<'a> {
     pub(crate) part: Part,
     pub(crate) name: &'static str,
     pub(crate) subject: &'a str,
+    pub(crate) object: &'static str,
+}
+
+impl Call<'_> {
+    /// How much more often than others calls of its kind go wrong: where there are few of them, or they hardly would.
+    fn rarity(&self, role: Role) -> u64 {
+        match (role, self.name, self.object) {
+            (_, "put", objects::NODE) => 40,
+            // What an operator's commands do other than to load and commit tables.
+            (Role::Operator, "put" | "list", _) | (_, "put", objects::COPY | objects::LETTERS) => 8,
+            (Role::Operator, ..)
+            | (_, "commit", objects::DEAD_LETTER_TABLE)
+            | (_, "get", objects::MANIFEST) => 3,
+            _ => 1,
+        }
+    }
 }
 
 impl Gate {
@@ -85,8 +101,7 @@ impl Gate {
             first.then(|| self.sim.strike(Fault::Poisoned));
             return pending().await;
         }
-        let nth = self.count(call.name);
-        let course = self.course(&call, nth);
+        let course = self.course(&call);
         let answer = Arc::new(Mutex::new(None));
         if let Some(delay_ms) = course.effect_after_ms {
             let (answer, in_part) = (Arc::clone(&answer), course.in_part);
@@ -108,24 +123,26 @@ impl Gate {
         answer.unwrap_or_else(|| Err(error(Failure::Unreachable)))
     }
 
-    fn count(&self, name: &'static str) -> u32 {
+    fn count(&self, kind: CallKind) -> u32 {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(name).or_default();
+        let count = counts.entry(kind).or_default();
         *count += 1;
         *count
     }
 
-    fn course(&self, call: &Call<'_>, nth: u32) -> Course {
+    fn course(&self, call: &Call<'_>) -> Course {
         let now = self.sim.now_ms();
         let mut state = self.sim.state();
-        // Few calls come from operators, and few commits go to the dead-letter table.
-        let is_rare = self.role == Role::Operator || (call.name == "commit" && call.subject == DEAD_LETTERS);
-        let course = state.weather.course(&self.sim.rng, call.part, call.name, is_rare, now);
+        let (part, object) = (call.part.text(), call.object);
+        let kind = CallKind { role: self.role.text(), part, call: call.name, object };
+        let nth = self.count(kind);
+        let rarity = call.rarity(self.role);
+        let course = state.weather.course(&self.sim.rng, call.part, call.name, rarity, now);
         state.tally.calls += 1;
-        state.tally.kinds.insert((self.role.text(), call.name));
+        state.tally.kinds.insert(kind);
         if let Some(fault) = course.fault {
             state.tally.strike(fault);
-            self.note_crash(&mut state.tally.crashes, call, nth, fault);
+            state.tally.crashes.extend(crash_point(kind, nth, fault));
         }
         let Call { name, subject, .. } = call;
         let who = format!("{}-{}", self.role.text(), self.process.0);
@@ -138,19 +155,13 @@ impl Gate {
         }
         course
     }
+}
 
-    fn note_crash(
-        &self,
-        crashes: &mut std::collections::BTreeSet<crate::CrashPoint>,
-        call: &Call<'_>,
-        nth: u32,
-        fault: Fault,
-    ) {
-        let moment = match fault {
-            Fault::CrashBefore => "before",
-            Fault::CrashAfter => "after",
-            _ => return,
-        };
-        crashes.insert((self.role.text(), call.name, nth, moment));
+/// Where a process dies of `fault`, if it does.
+fn crash_point(kind: CallKind, nth: u32, fault: Fault) -> Option<CrashPoint> {
+    match fault {
+        Fault::CrashBefore => Some((kind, nth, "before")),
+        Fault::CrashAfter => Some((kind, nth, "after")),
+        _ => None,
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Log {
     /// By offset, with gaps.
     pub(crate) records: Vec<RecordNo>,
     next_offset: i64,
+    /// Records before this one are no longer kept.
+    expired: usize,
     /// Committed: records before this one were answered for.
     pub(crate) committed: usize,
     /// Records before this one are in a batch that is under way.
@@ -116,11 +118,22 @@ impl Kafka {
         }
     }
 
-    /// The trigger begins at the earliest offset.
+    /// The trigger begins at the earliest offset that is kept.
     pub(crate) fn rewind(&mut self, topic: usize) {
         for log in self.topics.get_mut(topic).iter_mut().flat_map(|topic| &mut topic.partitions) {
-            (log.committed, log.taken) = (0, 0);
+            (log.committed, log.taken) = (log.expired, log.expired);
         }
+    }
+
+    /// What was committed may be too old to be kept, by and by; says whether some of it went.
+    pub(crate) fn expire(&mut self, rng: &Rng, topic: usize) -> bool {
+        let mut any = false;
+        for log in self.topics.get_mut(topic).iter_mut().flat_map(|topic| &mut topic.partitions) {
+            let kept = log.committed - rng.index(log.committed - log.expired + 1);
+            any |= kept > log.expired;
+            log.expired = kept;
+        }
+        any
     }
 
     /// The topic is deleted and made again.

@@ -16,13 +16,16 @@ mod kafka;
 mod lie;
 #[cfg(feature = "mutations")]
 mod mutated;
+mod objects;
 mod operator;
 mod others;
+mod past;
 mod ports;
 mod post;
 mod process;
 mod readers;
 mod record;
+mod reported;
 mod rng;
 mod schedule;
 mod sim;
@@ -39,5 +42,5 @@ pub use lie::Lie;
 #[cfg(feature = "mutations")]
 pub use mutated::{Caught, catch, noted};
 pub use schedule::{Outcome, run, run_with};
-pub use tally::{CrashPoint, Fault, Tally};
+pub use tally::{CallKind, CrashPoint, Fault, Tally};
 pub use threads::{cores, in_order};

@@ -283,6 +283,10 @@ impl World {
         let ledgers: Vec<_> = ledgers.into_iter().collect();
         let Some((name, value)) = self.sim.rng.pick(&ledgers).copied() else { return false };
         let (name, value) = (name.clone(), value.clone());
+        self.unset(index, table, name, value)
+    }
+
+    fn unset(&mut self, index: usize, table: &'static str, name: String, value: String) -> bool {
         let updates = vec![TableUpdate::RemoveProperties { removals: vec![name.clone()] }];
         let is_whole = !self.broken.contains_key(&index);
         let done = is_whole && self.commit(table, &Commit::new(vec![], updates, self.parts.entropy.uuid()));
@@ -292,6 +296,22 @@ impl World {
         done
     }
 
+    /// A committer has died. Now and then it had made a ledger of which the register knows nothing yet, and then somebody
+    /// may unset just that: its snapshots alone tell that there was one.
+    pub(crate) fn unset_unregistered(&mut self) {
+        for index in 0..self.tables.len() {
+            let Some(table) = self.tables.get(index).map(|table| table.name) else { continue };
+            let Some(metadata) = self.metadata(table) else { continue };
+            let unregistered = account::unregistered(self, &metadata);
+            let Some((name, value)) = unregistered.into_iter().next() else { continue };
+            let tempted = !self.is_calm() && self.sim.rng.chance(500);
+            if tempted && self.unset(index, table, name, value) {
+                self.sim.event(&format!("{}: {table}", Fault::UnregisteredUnset.text()));
+                self.sim.strike(Fault::UnregisteredUnset);
+            }
+        }
+    }
+
     /// An operator mends a table's ledgers: one that is absent is put back, copied ones are taken away.
     pub(crate) fn mend(&mut self, index: usize) -> bool {
         let Some(broken) = self.broken.remove(&index) else { return false };
@@ -299,6 +319,7 @@ impl World {
             return self.lead_back(index, head);
         }
         let Some(table) = self.tables.get(index).map(|table| table.name) else { return false };
+        self.sim.state().watched.still.retain(|(still, _)| still != table);
         let Some(metadata) = self.metadata(table) else { return false };
         let held = metadata.properties();
         let update = match broken {

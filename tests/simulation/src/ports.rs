@@ -18,6 +18,7 @@ use icefall_testkit::{Failure, FakeCatalog, FakeQueue, FakeStore, errors};
 
 use crate::gate::{Call, Gate, Role};
 use crate::lie::{Lie, unchecked};
+use crate::objects;
 use crate::post::Post;
 use crate::sim::Sim;
 use crate::tally::Fault;
@@ -43,7 +44,7 @@ impl SimCatalog {
     /// Now and then others commit while a commit is on its way.
     fn tempt(&self, table: &str) {
         let sim = &self.gate.sim;
-        let is_calm = sim.state().weather.is_ended();
+        let is_calm = sim.state().weather.is_calm();
         if !is_calm && sim.rng.chance(60) {
             sim.state().interference = Some(table.to_owned());
         }
@@ -57,7 +58,8 @@ impl SimCatalog {
         effect: impl FnOnce(&FakeCatalog) -> Result<T, CatalogError> + Send + 'static,
     ) -> Result<T, CatalogError> {
         let inner = Arc::clone(&self.inner);
-        let call = Call { part: Part::Catalog, name, subject: &subject };
+        let object = objects::of_catalog(&subject);
+        let call = Call { part: Part::Catalog, name, subject: &subject, object };
         let error = errors::catalog_error(operation, subject.clone());
         self.gate.call(call, move |_| effect(&inner), error).await
     }
@@ -95,7 +97,8 @@ impl Catalog for SimCatalog {
         let (inner, sim) = (Arc::clone(&self.inner), Arc::clone(&self.gate.sim));
         let (ident, commit, name) = (table.clone(), commit.clone(), table.to_string());
         self.tempt(&name);
-        let call = Call { part: Part::Catalog, name: "commit", subject: &name };
+        let object = objects::of_catalog(&name);
+        let call = Call { part: Part::Catalog, name: "commit", subject: &name, object };
         let effect = move |_: bool| {
             let before = inner.peek(&ident);
             let commit = match (sim.lie, &before) {
@@ -163,13 +166,18 @@ impl SimStore {
         &self,
         name: &'static str,
         operation: icefall_store::Operation,
-        location: &Location,
+        (location, object): (&Location, &'static str),
         effect: impl FnOnce(&FakeStore) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (inner, subject) = (Arc::clone(&self.inner), location.to_string());
-        let call = Call { part: self.part, name, subject: &subject };
+        let call = Call { part: self.part, name, subject: &subject, object };
         let error = errors::store_error(operation, location);
         self.gate.call(call, move |_| effect(&inner), error).await
+    }
+
+    /// The place with the kind of what lies there, as far as its name tells.
+    fn named<'a>(&self, location: &'a Location) -> (&'a Location, &'static str) {
+        (location, objects::of_store(self.part, location.key(), None))
     }
 }
 
@@ -180,6 +188,7 @@ impl ObjectStore for SimStore {
         let (born, sim) = (Arc::clone(&self.born), Arc::clone(&self.gate.sim));
         let deadly = self.names_poison(location, &body);
         self.watch_letters(location, &body);
+        let object = objects::of_store(self.part, location.key(), Some(body.as_ref()));
         let effect = move |inner: &FakeStore| {
             if is_heartbeat(&place) {
                 let now_ms = sim.now_ms();
@@ -187,9 +196,12 @@ impl ObjectStore for SimStore {
             }
             let mut born = born.lock().unwrap_or_else(PoisonError::into_inner);
             born.insert(place.to_string(), sim.now_ms());
+            if object == objects::NODE {
+                sim.strike_unless_calm(Fault::NodeSealed);
+            }
             if is_lost(&sim, &place) { Ok(()) } else { now(inner.put(&place, body)) }
         };
-        let put = self.call("put", icefall_store::Operation::Put, location, effect).await;
+        let put = self.call("put", icefall_store::Operation::Put, (location, object), effect).await;
         if deadly {
             self.gate.doom();
         }
@@ -198,28 +210,32 @@ impl ObjectStore for SimStore {
 
     async fn get(&self, location: &Location) -> Result<Bytes, StoreError> {
         let place = location.clone();
-        let (catalog, part) = (Arc::clone(&self.catalog), self.part);
+        let (catalog, part, sim) = (Arc::clone(&self.catalog), self.part, Arc::clone(&self.gate.sim));
         let gone = errors::store_error(icefall_store::Operation::Get, location);
         let effect = move |inner: &FakeStore| {
             if part == Part::Lake && place.key().ends_with(".metadata.json") {
                 let file = catalog.metadata_file(&place.to_string());
                 return file.ok_or_else(|| gone(Failure::NotFound));
             }
-            now(inner.get(&place))
+            let got = now(inner.get(&place));
+            if got.as_ref().is_ok_and(|body| objects::is_node(body)) {
+                sim.strike_unless_calm(Fault::NodeRead);
+            }
+            got
         };
-        self.call("get", icefall_store::Operation::Get, location, effect).await
+        self.call("get", icefall_store::Operation::Get, self.named(location), effect).await
     }
 
     async fn get_range(&self, location: &Location, range: Range<u64>) -> Result<Bytes, StoreError> {
         let place = location.clone();
         let effect = move |inner: &FakeStore| now(inner.get_range(&place, range));
-        self.call("get", icefall_store::Operation::Get, location, effect).await
+        self.call("get", icefall_store::Operation::Get, self.named(location), effect).await
     }
 
     async fn head(&self, location: &Location) -> Result<ObjectMeta, StoreError> {
         let place = location.clone();
         let effect = move |inner: &FakeStore| now(inner.head(&place));
-        self.call("head", icefall_store::Operation::Head, location, effect).await
+        self.call("head", icefall_store::Operation::Head, self.named(location), effect).await
     }
 }
 
@@ -228,7 +244,7 @@ impl ObjectLister for SimStore {
     async fn list(&self, prefix: &Location) -> Result<Vec<Location>, StoreError> {
         let place = prefix.clone();
         let effect = move |inner: &FakeStore| now(inner.list(&place));
-        self.call("list", icefall_store::Operation::List, prefix, effect).await
+        self.call("list", icefall_store::Operation::List, self.named(prefix), effect).await
     }
 }
 
@@ -288,8 +304,24 @@ impl SimQueue {
         subject: &str,
         effect: impl FnOnce(bool) -> Result<T, QueueError> + Send + 'static,
     ) -> Result<T, QueueError> {
-        let call = Call { part: Part::Queue, name, subject };
+        let object = if name == "retention" { "the queue" } else { "messages" };
+        let call = Call { part: Part::Queue, name, subject, object };
         self.gate.call(call, effect, errors::queue_error(operation)).await
+    }
+
+    /// Receives what is there.
+    async fn receive_now(&self, max: usize) -> Result<Vec<Received>, QueueError> {
+        let inner = Arc::clone(&self.inner);
+        let sim = Arc::clone(&self.gate.sim);
+        let effect = move |_: bool| {
+            let got = now(inner.receive(max, Duration::ZERO))?;
+            if sim.lie == Some(Lie::DeletedOnReceipt) {
+                let receipts: Vec<_> = got.iter().map(|message| message.receipt.clone()).collect();
+                now(inner.delete(&receipts))?;
+            }
+            Ok(got)
+        };
+        self.call("receive", icefall_queue::Operation::Receive, "", effect).await
     }
 }
 
@@ -308,24 +340,15 @@ impl CommitQueue for SimQueue {
         self.call("send", icefall_queue::Operation::Send, &subject, effect).await
     }
 
+    /// A long poll that finds nothing at first finds what has come by its end.
     async fn receive(&self, max: usize, wait: Duration) -> Result<Vec<Received>, QueueError> {
-        let inner = Arc::clone(&self.inner);
-        let sim = Arc::clone(&self.gate.sim);
-        let effect = move |_: bool| {
-            let got = now(inner.receive(max, Duration::ZERO))?;
-            if sim.lie == Some(Lie::DeletedOnReceipt) {
-                let receipts: Vec<_> = got.iter().map(|message| message.receipt.clone()).collect();
-                now(inner.delete(&receipts))?;
-            }
-            Ok(got)
-        };
-        let got = self.call("receive", icefall_queue::Operation::Receive, "", effect).await?;
+        let got = self.receive_now(max).await?;
         if !got.is_empty() || wait.is_zero() {
             return Ok(got);
         }
         let wait = u64::try_from(wait.as_millis()).unwrap_or_default();
         self.gate.sim.sleep(self.gate.process, wait).await;
-        now(self.inner.receive(max, Duration::ZERO))
+        self.receive_now(max).await
     }
 
     async fn delete(&self, receipts: &[Receipt]) -> Result<(), QueueError> {
@@ -344,6 +367,8 @@ impl CommitQueue for SimQueue {
 
     /// Asked once an invocation; a queue that does not answer is taken for one of the default.
     async fn retention(&self) -> Result<Duration, QueueError> {
-        now(self.inner.retention())
+        let inner = Arc::clone(&self.inner);
+        let effect = move |_: bool| now(inner.retention());
+        self.call("retention", icefall_queue::Operation::Describe, "", effect).await
     }
 }

@@ -42,9 +42,9 @@ impl Post {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on messages come once and at once.
-    pub(crate) fn end(&self) {
-        self.state().calm = true;
+    /// From now on messages come once and at once, or no longer.
+    pub(crate) fn set_calm(&self, calm: bool) {
+        self.state().calm = calm;
     }
 
     /// Takes messages in: all of them, or none if the queue refuses one.
@@ -86,11 +86,12 @@ impl Post {
         }
     }
 
-    /// A message of the past comes again; says whether there is one.
-    pub(crate) fn repeat_old(&self) -> bool {
-        let state = self.state();
-        let body = self.sim.rng.pick(&state.accepted);
-        body.map(|body| self.queue.inject(body)).is_some()
+    /// A message of the past comes again, if there is one; says whether it was let go before.
+    pub(crate) fn repeat_old(&self) -> Option<bool> {
+        let body = self.sim.rng.pick(&self.state().accepted)?.clone();
+        let was_let_go = !self.waiting().contains(&body);
+        self.queue.inject(&body);
+        Some(was_let_go)
     }
 
     /// Messages by which dead letters were to become rows.

@@ -1,6 +1,6 @@
 //! Processes: environments of the two functions, their invocations, operators' commands, and the deaths of all of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use std::time::Duration;
 use futures::future::LocalBoxFuture;
 use icefall_catalog::Catalog;
 use icefall_cli::Desk;
-use icefall_clock::{Clock, Entropy};
+use icefall_clock::{Clock, Entropy, Timestamp};
 use icefall_committer::Committer;
-use icefall_queue::CommitQueue;
+use icefall_queue::{CommitQueue, MessageId, Receipt, Received};
 use icefall_settings::Settings;
 use icefall_store::{ObjectLister, ObjectStore, OpsBucket};
 use icefall_tables::LedgerStore;
@@ -25,7 +25,7 @@ use crate::gate::{Gate, Role};
 use crate::kafka::Span;
 use crate::lie::Lie;
 use crate::operator::Task;
-use crate::ports::{SimCatalog, SimQueue, SimStore};
+use crate::ports::{SimCatalog, SimQueue, SimStore, now};
 use crate::record::RecordNo;
 use crate::sim::{Next, ProcessClock, ProcessId, Sim};
 use crate::tally::Fault;
@@ -36,6 +36,8 @@ use crate::world::{Parts, World};
 const AT_ONCE: usize = 3;
 /// As many commands of operators do.
 const OPERATORS: usize = 2;
+/// Of a thousand invocations of the committer the queue's own trigger begins so many.
+const BROUGHT: u64 = 100;
 /// Nobody waits longer for a command.
 const PATIENCE_MS: u64 = 15 * 60_000;
 /// The twelve hours after which a writer takes nothing in, what it may remember of the heartbeat, and clocks that differ.
@@ -54,6 +56,7 @@ pub(crate) struct Processes {
 struct Warm {
     gate: Arc<Gate>,
     clock: Arc<ProcessClock>,
+    metrics: Arc<Metrics>,
     program: Program,
 }
 
@@ -73,11 +76,22 @@ struct Running {
     cause: Cause,
 }
 
+/// What an invocation is given.
+enum Given {
+    /// A batch of Kafka's.
+    Event(String),
+    /// Messages of the queue.
+    Messages(Vec<Received>),
+    Nothing,
+}
+
 /// What an invocation is for.
 #[derive(Debug)]
 enum Cause {
     Batch(Batch),
     Drain,
+    /// The queue's own trigger, with the messages that it brought.
+    Brought(Vec<(MessageId, Receipt)>),
     Task(Task),
 }
 
@@ -166,6 +180,7 @@ impl Warm {
         let (ops, settings) = (reach.ops(), settings.clone());
         let Reach { gate, clock, catalog, tables, queue, entropy, .. } = reach;
         let metrics = Arc::new(Metrics::new(role.text()));
+        let own = Arc::clone(&metrics);
         let time = Arc::clone(&clock) as Arc<dyn Clock>;
         let program = if role == Role::Writer {
             let ports = icefall_writer::Ports { catalog, tables, ops, queue, clock: time, entropy, metrics };
@@ -176,7 +191,7 @@ impl Warm {
             let committer = Committer::new(settings, ports).expect("the settings are good");
             Program::Committer(Arc::new(committer))
         };
-        Self { gate, clock, program }
+        Self { gate, clock, metrics: own, program }
     }
 }
 
@@ -191,11 +206,6 @@ impl World {
             return false;
         }
         let numbers = self.kafka.numbers(topic, &spans);
-        for no in &numbers {
-            if let Some(record) = self.kafka.records.get_mut(*no) {
-                record.attempted = true;
-            }
-        }
         let Some(described) = self.kafka.topics.get(topic) else { return false };
         let generation = described.generation;
         let text = format!("batch of {} with records {numbers:?}", described.name);
@@ -205,8 +215,23 @@ impl World {
     }
 
     fn invoke_with(&mut self, batch: Batch, text: &str) {
+        self.attempt(&batch.numbers);
         let event = self.kafka.event(batch.topic, &batch.numbers, batch.registry);
-        self.invoke(Role::Writer, Cause::Batch(batch), event, text);
+        self.invoke(Role::Writer, Cause::Batch(batch), Given::Event(event), text);
+    }
+
+    /// Notes under which settings records are attempted.
+    fn attempt(&mut self, numbers: &[RecordNo]) {
+        let (text, mut changed) = (self.settings.text, false);
+        for no in numbers {
+            if let Some(record) = self.kafka.records.get_mut(*no) {
+                let former = record.attempted.replace(text);
+                changed |= former.is_some_and(|former| text.is_other_for_writers(former));
+            }
+        }
+        if changed {
+            self.sim.strike_unless_calm(Fault::SettingsChanged);
+        }
     }
 
     /// Invokes a writer with a batch that the mapping gave up, as somebody does who looks after its destination for
@@ -255,14 +280,35 @@ impl World {
 
     /// Invokes a committer; says whether it could be.
     pub(crate) fn invoke_committer(&mut self) -> bool {
-        if self.processes.count(Role::Committer) >= AT_ONCE {
+        let running = self.processes.count(Role::Committer);
+        if running >= AT_ONCE {
             return false;
         }
-        self.invoke(Role::Committer, Cause::Drain, String::new(), "drain");
+        if running + 1 == AT_ONCE {
+            self.sim.strike_unless_calm(Fault::ThreeCommitters);
+        }
+        let brought = self.brought();
+        if brought.is_empty() {
+            self.invoke(Role::Committer, Cause::Drain, Given::Nothing, "drain");
+            return true;
+        }
+        self.sim.strike(Fault::Brought);
+        let text = format!("the queue's trigger brings {} messages", brought.len());
+        let held = brought.iter().map(|message| (message.id.clone(), message.receipt.clone())).collect();
+        self.invoke(Role::Committer, Cause::Brought(held), Given::Messages(brought), &text);
         true
     }
 
-    fn invoke(&mut self, role: Role, cause: Cause, event: String, what: &str) {
+    /// What the queue's own trigger brings, where it is that which invokes the committer.
+    #[expect(clippy::expect_used, reason = "a fake queue that fails is a fault of the simulation")]
+    fn brought(&self) -> Vec<Received> {
+        if self.is_calm() || !self.sim.rng.chance(BROUGHT) {
+            return Vec::new();
+        }
+        now(self.parts.queue.receive(10, Duration::ZERO)).expect("the fake queue answers")
+    }
+
+    fn invoke(&mut self, role: Role, cause: Cause, given: Given, what: &str) {
         let process = self.environment(role);
         let Some(warm) = self.processes.warm.get(&process) else { return };
         warm.gate.begin();
@@ -273,16 +319,21 @@ impl World {
         let work: LocalBoxFuture<'static, Result<String, String>> = match &warm.program {
             Program::Writer(writer) => {
                 let writer = Arc::clone(writer);
+                let Given::Event(event) = given else { return };
                 Box::pin(async move {
                     let report = writer.write(event.as_bytes(), "request").await;
                     report.map(|report| format!("{report:?}")).map_err(|error| chain(&error))
                 })
             }
             Program::Committer(committer) => {
-                let committer = Arc::clone(committer);
+                let (committer, metrics) = (Arc::clone(committer), Arc::clone(&warm.metrics));
+                let sim = Arc::clone(&self.sim);
                 Box::pin(async move {
-                    let report = committer.drain(deadline).await;
-                    report.map(|report| format!("{report:?}")).map_err(|error| chain(&error))
+                    // As its handler does it.
+                    let tell = || sim.state().reported.told.take(&metrics);
+                    let done = commit(&committer, given, deadline, &tell).await;
+                    tell();
+                    done
                 })
             }
         };
@@ -377,12 +428,17 @@ impl World {
     }
 
     fn die(&mut self, process: ProcessId, how: &str) {
-        self.processes.warm.remove(&process);
+        if let Some(warm) = self.processes.warm.remove(&process) {
+            self.sim.state().reported.untold.take(&warm.metrics);
+        }
         let Some(running) = self.processes.running.remove(&process) else { return };
         self.sim.detail(&format!("{}-{} {how}", running.role.text(), process.0));
-        let Running { work, cause, begun_ms, .. } = running;
+        let Running { work, cause, begun_ms, role, .. } = running;
         drop(work);
         self.end_cause(cause, begun_ms, None);
+        if role == Role::Committer {
+            self.unset_unregistered();
+        }
     }
 
     fn end_invocation(&mut self, process: ProcessId, result: Result<String, String>) {
@@ -403,8 +459,19 @@ impl World {
         match cause {
             Cause::Batch(batch) => self.settle_batch(batch, begun_ms, answer.is_some()),
             Cause::Task(task) => self.task_ended(&task, answer),
+            Cause::Brought(held) => self.let_go(&held, answer),
             Cause::Drain => {}
         }
+    }
+
+    /// The queue's trigger lets those messages go that the committer does not want to be kept; all are kept when it fails.
+    #[expect(clippy::expect_used, reason = "a fake queue that fails is a fault of the simulation")]
+    fn let_go(&self, held: &[(MessageId, Receipt)], answer: Option<&str>) {
+        let Some(answer) = answer else { return };
+        let kept: BTreeSet<_> = answer.split(' ').collect();
+        let gone = held.iter().filter(|(id, _)| !kept.contains(id.0.as_str()));
+        let gone: Vec<_> = gone.map(|(_, receipt)| receipt.clone()).collect();
+        now(self.parts.queue.delete(&gone)).expect("the fake queue answers");
     }
 
     /// A writer takes nothing in when no committer has given a sign of life for half a day.
@@ -459,8 +526,8 @@ impl World {
         }
     }
 
-    fn is_calm(&self) -> bool {
-        self.sim.state().weather.is_ended()
+    pub(crate) fn is_calm(&self) -> bool {
+        self.sim.state().weather.is_calm()
     }
 }
 
@@ -468,6 +535,21 @@ impl Processes {
     fn count(&self, role: Role) -> usize {
         self.running.values().filter(|running| running.role == role).count()
     }
+}
+
+/// An invocation of a committer: what it answers in one line.
+async fn commit(
+    committer: &Committer,
+    given: Given,
+    deadline: Timestamp,
+    tell: &(dyn Fn() + Sync),
+) -> Result<String, String> {
+    let Given::Messages(brought) = given else {
+        let report = committer.drain_by_rounds(deadline, tell).await;
+        return report.map(|report| format!("{report:?}")).map_err(|error| chain(&error));
+    };
+    let kept = committer.drain_with(brought, deadline, tell).await.map_err(|error| chain(&error))?;
+    Ok(kept.into_iter().map(|id| id.0).collect::<Vec<_>>().join(" "))
 }
 
 /// An error and its causes in one line.

@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::rng::Rng;
+use crate::world::SettingsText;
 
 /// A record's number: its row's `id`, part of its key, and its place among all records.
 pub(crate) type RecordNo = usize;
@@ -51,8 +52,8 @@ pub(crate) struct Record {
     pub(crate) header: Option<Vec<u8>>,
     pub(crate) fate: Fate,
     pub(crate) values: Values,
-    /// A writer's invocation that held it was begun.
-    pub(crate) attempted: bool,
+    /// The settings under which a writer was last given it, if any ever was.
+    pub(crate) attempted: Option<SettingsText>,
     /// A writer has answered for it.
     pub(crate) acknowledged: bool,
 }
@@ -82,7 +83,7 @@ impl Record {
             header: rng.chance(300).then(|| vec![0, 200, u8::try_from(rng.within(0..128)).unwrap_or(1)]),
             fate: Fate::Row,
             values: Values::default(),
-            attempted: false,
+            attempted: None,
             acknowledged: false,
         };
         match rng.within(0..100) {

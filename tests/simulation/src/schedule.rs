@@ -22,7 +22,7 @@ pub(crate) const HOUR: u64 = 60 * MINUTE;
 const EVENTS: usize = 40;
 const FAULTS: u64 = 3;
 /// Records of one partition in a batch: a few while there are faults, many when all is drained.
-const FEW: u64 = 13;
+pub(crate) const FEW: u64 = 13;
 const MANY: u64 = 500;
 /// A schedule that has not drained after so many rounds never will.
 const MOST_ROUNDS: usize = 40;
@@ -57,6 +57,7 @@ enum Event {
     ForeignMessage,
     Outage,
     TriggerRecreated,
+    TopicRetention,
     TopicRecreated,
     Compact,
     Expire,
@@ -73,6 +74,7 @@ enum Event {
     Registry,
     UnsetLedger,
     OldValue,
+    NewerFormat,
     Astray,
     Mend,
     RemoveUnused,
@@ -81,7 +83,7 @@ enum Event {
 }
 
 /// How often each happens.
-const EVENT_WEIGHTS: [(u64, Event); 31] = [
+const EVENT_WEIGHTS: [(u64, Event); 33] = [
     (170, Event::Produce),
     (260, Event::Write),
     (30, Event::WriteAgain),
@@ -92,6 +94,7 @@ const EVENT_WEIGHTS: [(u64, Event); 31] = [
     (4, Event::ForeignMessage),
     (10, Event::Outage),
     (14, Event::TriggerRecreated),
+    (12, Event::TopicRetention),
     (16, Event::TopicRecreated),
     (50, Event::Compact),
     (45, Event::Expire),
@@ -108,6 +111,7 @@ const EVENT_WEIGHTS: [(u64, Event); 31] = [
     (3, Event::Registry),
     (10, Event::UnsetLedger),
     (20, Event::OldValue),
+    (6, Event::NewerFormat),
     (40, Event::Astray),
     (30, Event::Mend),
     (20, Event::RemoveUnused),
@@ -187,6 +191,12 @@ impl World {
         let weights = flavour.weights();
         self.invoke_committer();
         self.run_to_idle(5 * MINUTE);
+        let past = self.live_through_a_past();
+        self.sim.state().trace.begin();
+        // At once, before the table is in a state in which nothing can be committed to it.
+        if let Some(topic) = past {
+            self.outgrow_the_past(topic);
+        }
         let mut undone = false;
         while self.sim.state().trace.events() < EVENTS || self.sim.state().tally.total() < FAULTS {
             if matches!(flavour, Flavour::Undone) && !undone && self.sim.state().trace.events() > EVENTS / 2 {
@@ -247,9 +257,14 @@ impl World {
             .filter(|(_, topic)| topic.table == index)
             .map(|(no, _)| no)
             .collect();
+        self.settle_topics(&topics);
+    }
+
+    /// The same of some topics.
+    pub(crate) fn settle_topics(&mut self, topics: &[usize]) {
         for topic in topics {
-            self.produce_to(topic);
-            self.invoke_writer(topic, false, FEW);
+            self.produce_to(*topic);
+            self.invoke_writer(*topic, false, FEW);
         }
         self.run_to_idle(MINUTE);
         self.invoke_committer();
@@ -282,7 +297,9 @@ impl World {
                 self.replay_given_up();
             }
             Event::Outage => self.outage(),
-            Event::TriggerRecreated | Event::TopicRecreated => self.kafka_event(event),
+            Event::TriggerRecreated | Event::TopicRecreated | Event::TopicRetention => {
+                self.kafka_event(event)
+            }
             Event::Settings => self.change_settings(),
             Event::Registry => {
                 self.registry = !self.registry;
@@ -344,18 +361,16 @@ impl World {
         match event {
             Event::Redeliver if !queue.is_empty() => {
                 self.sim.event("all messages are seen again");
-                self.sim.strike(Fault::Redelivered);
-                queue.redeliver_all();
+                if queue.redeliver_all() > 0 {
+                    self.sim.strike(Fault::Redelivered);
+                }
             }
             Event::Shuffle if queue.len() > 1 => {
                 self.sim.event("messages come in another order");
                 self.sim.strike(Fault::Shuffled);
                 queue.shuffle(self.sim.rng.bits());
             }
-            Event::OldMessage if self.parts.post.repeat_old() => {
-                self.sim.event("a message of the past comes again");
-                self.sim.strike(Fault::OldMessage);
-            }
+            Event::OldMessage => self.repeat_old(),
             Event::ForeignMessage => {
                 self.sim.event("a message that is no batch manifest");
                 self.sim.strike(Fault::ForeignMessage);
@@ -369,6 +384,15 @@ impl World {
                 self.sim.state().poison.insert(id.0);
             }
             _ => {}
+        }
+    }
+
+    /// A message of the past comes again, if there is one.
+    pub(crate) fn repeat_old(&self) {
+        let Some(was_let_go) = self.parts.post.repeat_old() else { return };
+        self.sim.event("a message of the past comes again");
+        if was_let_go {
+            self.sim.strike(Fault::OldMessage);
         }
     }
 
@@ -389,7 +413,12 @@ impl World {
             return;
         }
         let name = described.name;
-        if matches!(event, Event::TriggerRecreated) {
+        if matches!(event, Event::TopicRetention) {
+            if self.kafka.expire(&self.sim.rng, topic) {
+                self.sim.event(&format!("records of {name} are too old to be kept"));
+                self.sim.strike(Fault::TopicRetention);
+            }
+        } else if matches!(event, Event::TriggerRecreated) {
             self.sim.event(&format!("the trigger of {name} is made again, at the earliest offset"));
             self.sim.strike(Fault::TriggerRecreated);
             self.kafka.rewind(topic);
@@ -408,8 +437,11 @@ impl World {
             commit_interval_s: rng.within(0..5),
             cluster: if rng.chance(120) { "renamed" } else { CLUSTER },
         };
+        self.change_settings_to(text);
+    }
+
+    fn change_settings_to(&mut self, text: SettingsText) {
         self.sim.event(&format!("deployed: {text:?}"));
-        self.sim.strike(Fault::SettingsChanged);
         if text.cluster != self.settings.text.cluster {
             self.sim.strike(Fault::ClusterRenamed);
         }
@@ -438,6 +470,7 @@ impl World {
             Event::RemoveUnused => (self.remove_unused(index), Fault::UnusedRemoved, name),
             Event::UnsetLedger => (self.unset_ledger(index), Fault::LedgerUnset, name),
             Event::OldValue => (self.put_old_value(index), Fault::OldValue, name),
+            Event::NewerFormat => (self.put_newer_format(index), Fault::NewerFormat, name),
             Event::Astray => {
                 let fault = self.lead_astray(index);
                 (fault.is_some(), fault.unwrap_or(Fault::Replaced), name)
@@ -452,9 +485,26 @@ impl World {
             self.sim.event(&format!("{}: {on}", fault.text()));
             self.sim.strike(fault);
         }
+        if done && matches!(event, Event::UnsetLedger) && self.sim.rng.chance(200) {
+            self.rename_what_is_unset();
+        }
         if done && matches!(event, Event::Widen) && self.sim.rng.chance(400) {
             self.ask_in_vain(index);
         }
+    }
+
+    /// The cluster gets another name while a ledger is gone, and all topics come from their beginning.
+    fn rename_what_is_unset(&mut self) {
+        let text = self.settings.text;
+        let cluster = if text.cluster == CLUSTER { "renamed" } else { CLUSTER };
+        self.sim.strike(Fault::UnsetAndRenamed);
+        self.change_settings_to(SettingsText { cluster, ..text });
+        for topic in 0..self.kafka.topics.len() {
+            self.kafka.rewind(topic);
+            self.invoke_writer(topic, false, FEW);
+        }
+        self.run_to_idle(MINUTE);
+        self.invoke_committer();
     }
 
     /// What only a table of today takes comes while the catalog can't be asked which one that is.
@@ -474,8 +524,7 @@ impl World {
     /// Faults end. Everything that Kafka holds is delivered, and the queue is worked off.
     fn drain(&mut self) -> Result<(), String> {
         self.sim.event("faults end");
-        self.sim.state().weather.end();
-        self.parts.post.end();
+        self.set_calm(true);
         self.run_to_idle(HOUR);
         if let Some(due) = self.parts.post.last_due_ms() {
             self.run_until(due.max(self.sim.now_ms()));

@@ -16,6 +16,7 @@ use icefall_clock::{Clock, Timestamp};
 use icefall_testkit::FakeClock;
 
 use crate::lie::Lie;
+use crate::reported::Reported;
 use crate::rng::Rng;
 use crate::tally::{Fault, Tally};
 use crate::trace::Trace;
@@ -31,6 +32,7 @@ type Effect = Box<dyn FnOnce() + Send>;
 
 /// One schedule's time and chance, shared by all that takes part in it.
 pub(crate) struct Sim {
+    pub(crate) seed: u64,
     pub(crate) clock: Arc<FakeClock>,
     pub(crate) rng: Rng,
     /// What a part says and does not do, if any.
@@ -68,6 +70,8 @@ pub(crate) struct State {
     pub(crate) watched: Watched,
     /// Rewinds that were committed since somebody looked.
     pub(crate) rewound: Vec<Rewound>,
+    /// What processes have said by their metrics.
+    pub(crate) reported: Reported,
     /// The first thing that went wrong on the way.
     pub(crate) violation: Option<String>,
 }
@@ -101,9 +105,10 @@ impl Sim {
             wide_since: BTreeMap::new(),
             watched: Watched::default(),
             rewound: Vec::new(),
+            reported: Reported::default(),
             violation: None,
         };
-        Arc::new(Self { clock, rng, lie, state: Mutex::new(state) })
+        Arc::new(Self { seed, clock, rng, lie, state: Mutex::new(state) })
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -116,6 +121,14 @@ impl Sim {
 
     pub(crate) fn strike(&self, fault: Fault) {
         self.state().tally.strike(fault);
+    }
+
+    /// Counts what counts only while there are faults.
+    pub(crate) fn strike_unless_calm(&self, fault: Fault) {
+        let mut state = self.state();
+        if !state.weather.is_calm() {
+            state.tally.strike(fault);
+        }
     }
 
     /// Notes what must never be.

@@ -1,6 +1,7 @@
 //! What really struck, and where processes died: counted, so that a run which spares the code shows itself.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 /// Declares the faults with the words they are reported by.
 macro_rules! faults {
@@ -31,6 +32,10 @@ faults! {
     RequestLost => "request lost on its way",
     /// A request that was done, and whose caller does not learn it.
     AnswerLost => "answer lost after success",
+    /// 5xx, and nothing was done.
+    ServerErrorBefore => "server error (5xx), nothing done",
+    /// 5xx, and it was done.
+    ServerErrorAfter => "server error (5xx) after it was done",
     /// A request that arrives after its caller has given it up.
     RequestLate => "request done after its caller gave it up",
     /// 429.
@@ -49,8 +54,14 @@ faults! {
     DeletedInPart => "messages deleted in part",
     /// A call that takes minutes.
     Slow => "call slow beyond time-outs",
-    /// Credentials that are expired for a while, or a part that is down.
-    Outage => "call during an outage of its part",
+    /// Credentials of a part that are expired for a while.
+    OutageExpired => "call with expired credentials (403)",
+    /// A part that takes nothing for a while, since it was given too much.
+    OutageThrottled => "call while its part takes none (429)",
+    /// A part that is broken for a while.
+    OutageBroken => "call while its part is broken (5xx)",
+    /// A part that can't be reached for a while.
+    OutageUnreachable => "call while its part can't be reached",
     /// A process that dies, and its last call with it.
     CrashBefore => "crash before a call took effect",
     /// A process that dies, and whose last call was done.
@@ -59,12 +70,16 @@ faults! {
     TimeLimit => "killed at the time limit",
     /// A warm environment that is given up between two invocations.
     Recycled => "warm environment given up",
+    /// As many committers as there can be, in invocations that overlap.
+    ThreeCommitters => "committers at once: three",
     /// A clock that is seconds off.
     ClockSkew => "clock of a process off by seconds",
     /// A message that a queue delivers twice.
     Duplicated => "message duplicated by the queue",
     /// Messages that are seen again while they are held.
     Redelivered => "held messages delivered again",
+    /// An invocation by the queue's own trigger, which holds the messages that it brings.
+    Brought => "committer invoked by the queue with messages",
     /// Messages that come in another order.
     Shuffled => "messages in another order",
     /// A message that is days late.
@@ -81,6 +96,8 @@ faults! {
     Rebalanced => "partition in two batches at once",
     /// A trigger that begins at the earliest offset again.
     TriggerRecreated => "trigger re-created at the earliest offset",
+    /// What was settled is no longer kept by its topic.
+    TopicRetention => "settled records expired from their topic",
     /// A topic that was deleted and made again.
     TopicRecreated => "topic deleted and made again",
     /// A compaction.
@@ -103,6 +120,12 @@ faults! {
     Dropped => "table dropped and made again",
     /// A ledger's property that somebody unset.
     LedgerUnset => "ledger's property unset by somebody",
+    /// The same, before the register knows of the ledger.
+    UnregisteredUnset => "ledger unset before it was registered",
+    /// The same, and the topic comes under another name of its cluster from its beginning.
+    UnsetAndRenamed => "ledger unset, then cluster renamed",
+    /// A ledger that a newer version has written.
+    NewerFormat => "ledger of a newer format",
     /// A table made again with the properties of the one before.
     LedgerCopied => "table made again with another's properties",
     /// An old value of a ledger's property, put back.
@@ -127,8 +150,8 @@ faults! {
     RegistrySwitched => "schema registry switched on or off",
     /// Another name of the cluster.
     ClusterRenamed => "cluster renamed in the settings",
-    /// Other settings than before.
-    SettingsChanged => "settings changed between two attempts",
+    /// A batch whose records were attempted under other settings before.
+    SettingsChanged => "batch attempted again under other settings",
     /// A batch that the mapping stops trying.
     BatchGivenUp => "Kafka batch given up to a destination",
     /// Such a batch that somebody invokes the writer with.
@@ -149,12 +172,36 @@ faults! {
     LedgerRestored => "operator: lost ledger restored",
     /// A command that ends without its answer.
     CommandFailed => "operator's command failed or died",
+    /// A ledger's index grows by a level, after a long past.
+    NodeSealed => "index node sealed after a long past",
+    /// What was settled long ago is looked for.
+    NodeRead => "look-up through a sealed index node",
     /// A commit that the catalog refused because of another one.
     RealConflict => "commit lost a race",
 }
 
-/// Where a process died: which function, which call, the how-manieth of its kind, before or after it was done.
-pub type CrashPoint = (&'static str, &'static str, u32, &'static str);
+/// A kind of call that processes make.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct CallKind {
+    /// Who makes it: a function, or an operator's command.
+    pub role: &'static str,
+    /// Of which part.
+    pub part: &'static str,
+    /// What it does.
+    pub call: &'static str,
+    /// To what kind of thing.
+    pub object: &'static str,
+}
+
+impl fmt::Display for CallKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { role, part, call, object } = self;
+        write!(f, "{role}: {call} of {object} ({part})")
+    }
+}
+
+/// Where a process died: at which kind of call, the how-manieth of its kind, before or after it was done.
+pub type CrashPoint = (CallKind, u32, &'static str);
 
 /// Counts of one schedule, or of many.
 #[derive(Clone, Debug, Default)]
@@ -163,8 +210,8 @@ pub struct Tally {
     pub faults: BTreeMap<Fault, u64>,
     /// Where processes died.
     pub crashes: BTreeSet<CrashPoint>,
-    /// Which calls processes make: which function, which call.
-    pub kinds: BTreeSet<(&'static str, &'static str)>,
+    /// Which calls processes make.
+    pub kinds: BTreeSet<CallKind>,
     /// How many records were produced.
     pub records: u64,
     /// How many calls were made through the ports.
@@ -193,12 +240,11 @@ impl Tally {
 
     /// The calls before which, or after which, no process ever died.
     #[must_use]
-    pub fn survived(&self) -> Vec<(&'static str, &'static str)> {
-        let died = |kind: &(&str, &str), at: &str| {
-            self.crashes.iter().any(|(role, call, _, moment)| (*role, *call) == *kind && *moment == at)
-        };
-        let kinds = self.kinds.iter().filter(|kind| !died(kind, "before") || !died(kind, "after"));
-        kinds.copied().collect()
+    pub fn survived(&self) -> Vec<CallKind> {
+        let died: BTreeSet<_> = self.crashes.iter().map(|(kind, _, moment)| (*kind, *moment)).collect();
+        let is_spared =
+            |kind: &&CallKind| ["before", "after"].iter().any(|at| !died.contains(&(**kind, *at)));
+        self.kinds.iter().filter(is_spared).copied().collect()
     }
 
     /// Adds those of another schedule.

@@ -29,6 +29,11 @@ impl Trace {
         self.push(line);
     }
 
+    /// What came until now is the past, and none of the schedule's events.
+    pub(crate) const fn begin(&mut self) {
+        self.events = 0;
+    }
+
     pub(crate) const fn events(&self) -> usize {
         self.events
     }

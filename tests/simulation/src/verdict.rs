@@ -106,7 +106,7 @@ impl Judgement<'_> {
     fn is_row(&self, index: usize, row: &Row) -> Result<(), String> {
         let Record { no, partition, offset, values, fate, .. } = self.record;
         let altered = |what: &str| Err(format!("ALTERED record {no}: {what}: {row:?}"));
-        if !self.record.attempted {
+        if self.record.attempted.is_none() {
             return altered("no writer was ever given it");
         }
         if index != self.index {

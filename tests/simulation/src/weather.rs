@@ -37,7 +37,7 @@ pub(crate) struct Weather {
     per_thousand: u64,
     slow_per_thousand: u64,
     outages: Vec<(Part, Failure, u64)>,
-    ended: bool,
+    calm: bool,
 }
 
 /// How one call fares.
@@ -64,25 +64,25 @@ impl Weather {
             per_thousand: rng.weighted(&[(1, 8), (2, 25), (2, 60)]).unwrap_or(25),
             slow_per_thousand: rng.weighted(&[(2, 2), (1, 12)]).unwrap_or(2),
             outages: Vec::new(),
-            ended: false,
+            calm: false,
         }
     }
 
-    /// From now on everything works.
-    pub(crate) fn end(&mut self) {
-        self.ended = true;
+    /// From now on everything works, or no longer.
+    pub(crate) const fn set_calm(&mut self, calm: bool) {
+        self.calm = calm;
     }
 
-    pub(crate) const fn is_ended(&self) -> bool {
-        self.ended
+    pub(crate) const fn is_calm(&self) -> bool {
+        self.calm
     }
 
     pub(crate) fn outage(&mut self, part: Part, failure: Failure, until_ms: u64) {
         self.outages.push((part, failure, until_ms));
     }
 
-    /// How the next call of `part` fares. What few calls come from fails more often, or it hardly would.
-    pub(crate) fn course(&self, rng: &Rng, part: Part, call: &str, is_rare: bool, now_ms: u64) -> Course {
+    /// How the next call of `part` fares. It goes wrong `rarity` times as often as others.
+    pub(crate) fn course(&self, rng: &Rng, part: Part, call: &str, rarity: u64, now_ms: u64) -> Course {
         let quick = Course {
             effect_after_ms: Some(rng.within(1..15)),
             answer_after_ms: rng.within(16..30),
@@ -91,13 +91,13 @@ impl Weather {
             fault: None,
             in_part: false,
         };
-        if self.ended {
+        if self.calm {
             return quick;
         }
         if let Some((_, failure, _)) =
             self.outages.iter().find(|(down, _, until_ms)| *down == part && now_ms < *until_ms)
         {
-            let (effect_after_ms, told, fault) = (None, Some(*failure), Some(Fault::Outage));
+            let (effect_after_ms, told, fault) = (None, Some(*failure), Some(of_outage(*failure)));
             return Course { effect_after_ms, told, fault, ..quick };
         }
         let slow_rate = if call == "commit" { self.slow_per_thousand * 6 } else { self.slow_per_thousand };
@@ -111,7 +111,7 @@ impl Weather {
             "send" | "delete" => self.per_thousand * 3,
             _ => self.per_thousand,
         };
-        let rate = if is_rare { (rate * 3).min(400) } else { rate };
+        let rate = if rarity > 1 { (rate * rarity).min(400) } else { rate };
         if rng.chance(rate) { faulty(rng, call, quick) } else { quick }
     }
 }
@@ -128,8 +128,10 @@ fn slow(rng: &Rng, quick: Course) -> Course {
 
 fn faulty(rng: &Rng, call: &str, quick: Course) -> Course {
     let mut choices = vec![
-        (3, Fault::RequestLost),
-        (6, Fault::AnswerLost),
+        (2, Fault::RequestLost),
+        (4, Fault::AnswerLost),
+        (2, Fault::ServerErrorBefore),
+        (2, Fault::ServerErrorAfter),
         (4, Fault::RequestLate),
         (2, Fault::Throttled),
         (2, Fault::Denied),
@@ -147,7 +149,7 @@ fn faulty(rng: &Rng, call: &str, quick: Course) -> Course {
     let course = Course { fault: Some(fault), ..quick };
     let refused = |failure| Course { effect_after_ms: None, told: Some(failure), ..course };
     match fault {
-        Fault::AnswerLost => Course { told: Some(Failure::Unreachable), ..course },
+        Fault::AnswerLost | Fault::ServerErrorAfter => Course { told: Some(Failure::Unreachable), ..course },
         Fault::RequestLate => {
             let gave_up = rng.within(SECOND..10 * SECOND);
             let effect_after_ms = Some(gave_up + rng.within(1..30 * SECOND));
@@ -166,6 +168,21 @@ fn faulty(rng: &Rng, call: &str, quick: Course) -> Course {
         Fault::SentInPart | Fault::DeletedInPart => {
             Course { told: Some(Failure::Unreachable), in_part: true, ..course }
         }
+        // Nobody says that it did not arrive: its caller waits for its time-out.
+        Fault::RequestLost => {
+            let answer_after_ms = rng.within(SECOND..10 * SECOND);
+            Course { answer_after_ms, ..refused(Failure::Unreachable) }
+        }
         _ => refused(Failure::Unreachable),
+    }
+}
+
+/// What a call meets while its part fails in this way.
+const fn of_outage(failure: Failure) -> Fault {
+    match failure {
+        Failure::Denied => Fault::OutageExpired,
+        Failure::Throttled => Fault::OutageThrottled,
+        Failure::NoConnection => Fault::OutageUnreachable,
+        _ => Fault::OutageBroken,
     }
 }

@@ -54,7 +54,7 @@ pub(crate) enum Broken {
     Unset { name: String, value: String },
     /// The table was made with the properties of the one before.
     Copied,
-    /// An old value of a ledger's property was put back.
+    /// An old value of a ledger's property was put back, or one of a newer format.
     OldValue { name: String, old: String, newest: String },
     /// The main branch was set to where the ledgers don't stand, and was at `head` before.
     Astray { head: i64 },
@@ -143,6 +143,11 @@ impl SettingsChoice {
 }
 
 impl SettingsText {
+    /// Whether a writer may make something else of a record than under `former`.
+    pub(crate) fn is_other_for_writers(self, former: Self) -> bool {
+        (self.tombstones_skipped, self.cluster) != (former.tombstones_skipped, former.cluster)
+    }
+
     /// What the settings file says, read once for all schedules.
     #[expect(clippy::expect_used, reason = "settings that don't parse are a fault of the simulation")]
     fn parsed(self) -> Settings {
