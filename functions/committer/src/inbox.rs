@@ -32,7 +32,8 @@ pub(crate) struct Delivery {
 impl Delivery {
     /// Whether a person overruled this reason for quarantine.
     pub(crate) fn overrules_reason(&self, reason: Reason) -> bool {
-        self.release.as_ref().is_some_and(|release| release.overruled == reason.name())
+        let any = is(Mutation::ReleaseOverrulesAll) && !self.is_replay();
+        self.release.as_ref().is_some_and(|release| any || release.overruled == reason.name())
     }
 
     /// Whether it holds rows of dead letters, which a person replays.
@@ -42,10 +43,10 @@ impl Delivery {
 
     /// The doubt of the ledger's that a person overruled.
     pub(crate) fn overrules(&self) -> Overruled {
-        if self.overrules_reason(Reason::AnotherEncoding) {
-            Overruled::OtherEncoding
-        } else if self.overrules_reason(Reason::DiscardedCopy) {
+        if self.overrules_reason(Reason::DiscardedCopy) {
             Overruled::DiscardedCopy
+        } else if self.overrules_reason(Reason::AnotherEncoding) {
+            Overruled::OtherEncoding
         } else {
             Overruled::Nothing
         }

@@ -59,7 +59,7 @@ impl Ledger {
         let (branch, source) =
             read_property_name(name)?.ok_or_else(|| malformed(&format!("{name:?} is no ledger's name")))?;
         let FormatOnly { format } = serde_json::from_str(value).map_err(|why| malformed(&why))?;
-        if format > FORMAT {
+        if format > FORMAT && !is(Mutation::NewerFormatTaken) {
             return Err(LedgerError::Newer { what: WHAT, version: format });
         }
         let wire: Wire = serde_json::from_str(value).map_err(|why| malformed(&why))?;

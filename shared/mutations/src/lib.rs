@@ -102,16 +102,24 @@ mutations! {
     AgeIgnored => "age-ignored", "row: older than half the unreferenced-file limit";
     /// A schema or spec that the table has dropped is not looked for.
     DroppedSpecIgnored => "dropped-spec-ignored", "row: schema or spec no longer in the metadata";
-    /// Nothing is parked before the queue drops it.
+    /// What has waited is not parked before the queue drops it.
     SweepSkipped => "sweep-skipped", "row: older than three quarters of the retention";
+    /// What a source has that stood still for so long waits until it is that old itself.
+    StopUnswept => "stop-unswept", "row: stopped for three quarters of the retention";
     /// A segment is named though its put failed.
     SegmentUnsure => "segment-unsure", "a put whose outcome is unknown is repeated before anything names the object";
     /// The index of a commit that was never made is continued.
     TailOfLostCommit => "tail-of-lost-commit", "the ledger consulted is the one in the metadata";
     /// Each segment forgets the ones before it.
     IndexForgets => "index-forgets", "the ledger holds every settled record";
-    /// A ledger that went missing is begun anew.
-    MissingLedgerIsNew => "missing-ledger-is-new", "stop rule: in the register, but no property";
+    /// A ledger that the register holds is begun anew when its property is gone.
+    RegisterPassedOver => "register-passed-over", "stop rule: in the register, but no property";
+    /// A ledger whose snapshots can be seen is begun anew when its property is gone.
+    SnapshotPassedOver => "snapshot-passed-over", "stop rule: a visible snapshot of ours, but no property";
+    /// A topic whose ledger is gone is begun anew under another name of its cluster.
+    TwinPassedOver => "twin-passed-over", "stop rule: in the register under another cluster's name, but no property";
+    /// A property of a newer format is read as one of the present.
+    NewerFormatTaken => "newer-format-taken", "stop rule: a format newer than the code";
     /// The ledger of another table is taken for this one's.
     CopiedLedgerTaken => "copied-ledger-taken", "stop rule: the property names another uuid";
     /// The register is not written.
@@ -178,6 +186,8 @@ mutations! {
     RestoreOverwrites => "restore-overwrites", "a ledger is restored only when it is absent";
     /// A release is noted before the queue has accepted it.
     ReleasedUnsent => "released-unsent", "a release is noted once its message is queued";
+    /// A release overrules every reason for quarantine.
+    ReleaseOverrulesAll => "release-overrules-all", "a release overrules the one reason that it names";
     /// Merged manifests stay beside the one that takes their place.
     MergedKept => "merged-kept", "each record stands at most once in every snapshot";
 }
@@ -263,10 +273,14 @@ mod tests {
         ("files older than half the limit", &[M::AgeIgnored]),
         ("schema or spec no longer in the metadata", &[M::DroppedSpecIgnored]),
         ("a file that had to be rewritten is gone", &[M::GoneFileDropped]),
-        ("waited or stood still for three quarters of the retention", &[M::SweepSkipped]),
+        ("waited for three quarters of the retention", &[M::SweepSkipped]),
+        ("stood still for three quarters of the retention", &[M::StopUnswept]),
         // When a table stops rather than guess.
         ("the property names another uuid", &[M::CopiedLedgerTaken]),
-        ("registered or seen, but no property", &[M::MissingLedgerIsNew, M::RegisterSkipped]),
+        ("registered, but no property", &[M::RegisterPassedOver, M::RegisterSkipped]),
+        ("seen, but no property", &[M::SnapshotPassedOver]),
+        ("registered under another cluster's name, but no property", &[M::TwinPassedOver]),
+        ("a newer format", &[M::NewerFormatTaken]),
         ("an old value was put back", &[M::OldPropertyTaken]),
         ("the history ends without the ledger's last snapshot", &[M::ReplacedTaken]),
         ("another lineage", &[M::OtherHistoryTaken]),
@@ -326,7 +340,7 @@ mod tests {
         ("replay", &[M::ReplayOutsideLedger, M::ReplayIsDuplicate]),
         ("rewind", &[M::RewindFreesAll, M::RewindFreesLetters, M::RewindLowersHighest]),
         ("restore", &[M::RestoreOverwrites]),
-        ("release", &[M::ReleasedUnsent]),
+        ("release", &[M::ReleasedUnsent, M::ReleaseOverrulesAll]),
     ];
 
     #[test]

@@ -94,16 +94,19 @@ impl Table {
         }
         let id = self.ledger_id(source);
         let registered = store.is_registered(&id).await.map_err(LedgerStoreError::from)?;
-        if (registered || self.has_settled(source)) && !is(Mutation::MissingLedgerIsNew) {
+        let registered = registered && !is(Mutation::RegisterPassedOver);
+        if registered || (self.has_settled(source) && !is(Mutation::SnapshotPassedOver)) {
             return Err(TableError::LedgerMissing(Box::new(id)));
         }
         // A topic whose ledger has gone missing would land again, under another name of its cluster perhaps; whoever
         // made that ledger may have died before the register knew of it.
-        let topic = store.registered_of_topic(&id).await.map_err(LedgerStoreError::from)?;
-        let is_missing = |held: &LedgerId| {
-            !self.properties.contains_key(&held.source) && !is(Mutation::MissingLedgerIsNew)
-        };
-        match topic.into_iter().chain(self.settled_of_topic(source)).find(is_missing) {
+        let is_passed_over =
+            |held: &LedgerId, own| is(if held == &id { own } else { Mutation::TwinPassedOver });
+        let registered = store.registered_of_topic(&id).await.map_err(LedgerStoreError::from)?.into_iter();
+        let registered = registered.filter(|held| !is_passed_over(held, Mutation::RegisterPassedOver));
+        let settled = self.settled_of_topic(source);
+        let settled = settled.filter(|held| !is_passed_over(held, Mutation::SnapshotPassedOver));
+        match registered.chain(settled).find(|held| !self.properties.contains_key(&held.source)) {
             Some(held) => Err(TableError::LedgerMissing(Box::new(held))),
             None => Ok(Ledger::new(id)),
         }
