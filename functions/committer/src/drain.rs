@@ -260,12 +260,18 @@ impl Committer {
         for (name, table) in loaded {
             self.ports.metrics.table_metadata_size(&name, table.answer_bytes);
             let branch = self.branch(&name);
-            if let Ok(table) = Table::open(name, branch, table) {
-                self.tell_age(&table);
-                let found = table.readable_ledgers();
-                ledgers.extend(found.iter().map(|ledger| (ledger.id().clone(), table.name.to_string())));
-                state.keep_outboxes(found);
-            }
+            let table = match Table::open(name.clone(), branch, table) {
+                Ok(table) => table,
+                Err(fault) => {
+                    error!(table = %name, error = &fault as &dyn std::error::Error, "its ledgers can't be told apart; their outboxes wait");
+                    self.ports.metrics.table_failed(&name);
+                    continue;
+                }
+            };
+            self.tell_age(&table);
+            let found = table.readable_ledgers();
+            ledgers.extend(found.iter().map(|ledger| (ledger.id().clone(), table.name.to_string())));
+            state.keep_outboxes(found);
         }
         self.register(ledgers).await;
         // What waits in outboxes waits for nobody, and the queue does.

@@ -31,8 +31,8 @@ impl Calm {
     #[must_use]
     pub fn of_seed(seed: u64) -> Self {
         let World { sim, parts, .. } = World::new(seed, None);
-        sim.state().weather.end();
-        parts.post.end();
+        sim.state().weather.set_calm(true);
+        parts.post.set_calm(true);
         let gate = Gate::new(Arc::clone(&sim), ProcessId(1), Role::Committer);
         Self { sim, parts, gate }
     }

@@ -139,7 +139,7 @@ impl Gate {
         let rarity = call.rarity(self.role);
         let course = state.weather.course(&self.sim.rng, call.part, call.name, rarity, now);
         state.tally.calls += 1;
-        state.tally.kinds.insert(kind);
+        *state.tally.kinds.entry(kind).or_default() += u64::from(!state.weather.is_calm());
         if let Some(fault) = course.fault {
             state.tally.strike(fault);
             state.tally.crashes.extend(crash_point(kind, nth, fault));

@@ -210,8 +210,8 @@ pub struct Tally {
     pub faults: BTreeMap<Fault, u64>,
     /// Where processes died.
     pub crashes: BTreeSet<CrashPoint>,
-    /// Which calls processes make.
-    pub kinds: BTreeSet<CallKind>,
+    /// Which calls processes make, and how many of each while anything could go wrong.
+    pub kinds: BTreeMap<CallKind, u64>,
     /// How many records were produced.
     pub records: u64,
     /// How many calls were made through the ports.
@@ -238,13 +238,13 @@ impl Tally {
         self.faults.values().sum()
     }
 
-    /// The calls before which, or after which, no process ever died.
+    /// The calls before which, or after which, no process ever died, and how many of each there were.
     #[must_use]
-    pub fn survived(&self) -> Vec<CallKind> {
+    pub fn survived(&self) -> Vec<(CallKind, u64)> {
         let died: BTreeSet<_> = self.crashes.iter().map(|(kind, _, moment)| (*kind, *moment)).collect();
-        let is_spared =
-            |kind: &&CallKind| ["before", "after"].iter().any(|at| !died.contains(&(**kind, *at)));
-        self.kinds.iter().filter(is_spared).copied().collect()
+        let is_spared = |kind: &CallKind| ["before", "after"].iter().any(|at| !died.contains(&(*kind, *at)));
+        let calls = self.kinds.iter().map(|(kind, calls)| (*kind, *calls));
+        calls.filter(|(kind, _)| is_spared(kind)).collect()
     }
 
     /// Adds those of another schedule.
@@ -253,7 +253,9 @@ impl Tally {
             *self.faults.entry(*fault).or_default() += count;
         }
         self.crashes.extend(&other.crashes);
-        self.kinds.extend(&other.kinds);
+        for (kind, calls) in &other.kinds {
+            *self.kinds.entry(*kind).or_default() += calls;
+        }
         self.records += other.records;
         self.calls += other.calls;
         self.invocations += other.invocations;
