@@ -4,6 +4,7 @@ use iceberg::TableUpdate;
 use icefall_ledger::property_name;
 use icefall_manifest::{BatchManifest, Branch, Source};
 use icefall_tables::MAX_SOURCES;
+use icefall_testkit::{Call, Failure};
 
 use crate::bench::{self, Bench, Letters, TABLE, VISIBILITY, records};
 
@@ -103,4 +104,21 @@ async fn a_topic_under_another_name_of_the_cluster_waits_for_a_person_until_both
     );
     let entries = bench.quarantine().iter().filter(|key| key.ends_with(".raw")).count();
     assert_eq!(entries, 1, "the first one alone");
+}
+
+/// A committer died between its commit and the register, somebody unset the property, and the cluster got another name.
+#[tokio::test]
+async fn a_ledger_that_only_a_snapshot_tells_of_is_missed_under_another_clusters_name_too() {
+    let bench = Bench::new().await;
+    bench.ops_faults.outage_of(Call::Put, "register/", Failure::Denied);
+    bench.ops_faults.outage_of(Call::Put, "clusters/", Failure::Denied);
+    bench.send(&bench.batch(records(0, 0..5), Letters::none()).await).await;
+    bench.drain().await.expect_err("it is committed, and not registered");
+    bench.unset_ledger().await;
+    bench.ops_faults.clear();
+    let bench = bench.knowing(&["anew"]);
+    bench.send(&of_cluster(&bench, "anew", 0..5).await).await;
+    bench.drain().await.expect_err("nothing begins anew");
+    assert_eq!((bench.total_records(), bench.queue.len()), (5, 2));
+    assert!(bench.quarantine().is_empty());
 }
