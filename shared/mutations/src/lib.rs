@@ -102,10 +102,8 @@ mutations! {
     AgeIgnored => "age-ignored", "row: older than half the unreferenced-file limit";
     /// A schema or spec that the table has dropped is not looked for.
     DroppedSpecIgnored => "dropped-spec-ignored", "row: schema or spec no longer in the metadata";
-    /// What has waited is not parked before the queue drops it.
+    /// Nothing is parked before the queue drops it.
     SweepSkipped => "sweep-skipped", "row: older than three quarters of the retention";
-    /// What a source has that stood still for so long waits until it is that old itself.
-    StopUnswept => "stop-unswept", "row: stopped for three quarters of the retention";
     /// A segment is named though its put failed.
     SegmentUnsure => "segment-unsure", "a put whose outcome is unknown is repeated before anything names the object";
     /// The index of a commit that was never made is continued.
@@ -273,8 +271,7 @@ mod tests {
         ("files older than half the limit", &[M::AgeIgnored]),
         ("schema or spec no longer in the metadata", &[M::DroppedSpecIgnored]),
         ("a file that had to be rewritten is gone", &[M::GoneFileDropped]),
-        ("waited for three quarters of the retention", &[M::SweepSkipped]),
-        ("stood still for three quarters of the retention", &[M::StopUnswept]),
+        ("waited or stood still for three quarters of the retention", &[M::SweepSkipped]),
         // When a table stops rather than guess.
         ("the property names another uuid", &[M::CopiedLedgerTaken]),
         ("registered, but no property", &[M::RegisterPassedOver, M::RegisterSkipped]),
