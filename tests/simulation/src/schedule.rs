@@ -298,7 +298,7 @@ impl World {
             }
             Event::Outage => self.outage(),
             Event::TriggerRecreated | Event::TopicRecreated | Event::TopicRetention => {
-                self.kafka_event(event)
+                self.kafka_event(event);
             }
             Event::Settings => self.change_settings(),
             Event::Registry => {

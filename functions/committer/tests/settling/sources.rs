@@ -11,6 +11,11 @@ use crate::bench::{self, Bench, Letters, TABLE, VISIBILITY, records};
 /// More than one commit may have, under names so long that few of them fit into a snapshot's summary.
 const TOPICS: usize = 2 * MAX_SOURCES + 5;
 
+/// So many records of each of them.
+fn total(of_each: usize) -> i64 {
+    i64::try_from(of_each * TOPICS).expect("a few")
+}
+
 /// Records of the `number`-th topic.
 async fn of_topic(bench: &Bench, number: usize, offsets: std::ops::Range<i64>) -> BatchManifest {
     let mut batch = bench.batch(records(0, offsets), Letters::none()).await;
@@ -41,7 +46,7 @@ async fn a_table_of_many_topics_takes_as_many_in_a_commit_as_its_summary_can_nam
     }
     let report = bench.drain().await.expect("it drains");
     assert_eq!((report.settled, report.snapshots, bench.snapshots(TABLE)), (TOPICS, 3, 3));
-    assert_eq!(bench.total_records(), 3 * TOPICS as i64);
+    assert_eq!(bench.total_records(), total(3));
     for snapshot in bench.metadata(TABLE).snapshots() {
         let summary = serde_json::to_string(snapshot.summary()).expect("JSON");
         assert!(summary.len() <= 1_024, "{} bytes: {summary}", summary.len());
@@ -70,11 +75,11 @@ async fn an_old_value_of_the_property_stops_each_of_many_topics() {
         bench.update(vec![set(&value)]).await;
         bench.send(&of_topic(&bench, number, 3..6).await).await;
         bench.drain().await.expect_err("the table stops");
-        assert_eq!((bench.total_records(), bench.queue.len()), (6 * TOPICS as i64, 1), "topic {number}");
+        assert_eq!((bench.total_records(), bench.queue.len()), (total(6), 1), "topic {number}");
         bench.update(vec![set(&new)]).await;
         bench.clock.advance(VISIBILITY);
         bench.drain().await.expect("it goes on");
-        assert_eq!((bench.total_records(), bench.queue.len()), (6 * TOPICS as i64, 0), "topic {number}");
+        assert_eq!((bench.total_records(), bench.queue.len()), (total(6), 0), "topic {number}");
     }
 }
 
