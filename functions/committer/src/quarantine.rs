@@ -170,8 +170,11 @@ pub(crate) async fn put_batch_aside(
     delivery: &Delivery,
     detail: &str,
 ) -> Result<(), StoreError> {
-    let runs = delivery.batch.record_lists().flat_map(|list| list.runs().iter().copied()).collect();
-    put_runs_aside(ports, reason, needed, delivery, detail, runs).await
+    put_runs_aside(ports, reason, needed, delivery, detail, runs_of(&delivery.batch)).await
+}
+
+fn runs_of(batch: &BatchManifest) -> Vec<OffsetRun> {
+    batch.record_lists().flat_map(|list| list.runs().iter().copied()).collect()
 }
 
 /// The same because of some of its records alone: the entry names those, and holds the whole message.
@@ -211,8 +214,7 @@ pub(crate) async fn complete(
 ) -> Result<(), StoreError> {
     let Delivery { batch, message, .. } = delivery;
     let copies = copies(ports, reason, when, Copies::WherePossible, delivery).await?;
-    let offsets: Vec<_> = batch.record_lists().flat_map(|list| list.runs().iter().copied()).collect();
-    let details = details(batch, reason, detail, &copies, &offsets);
+    let details = details(batch, reason, detail, &copies, &runs_of(batch));
     let raw = Bytes::from(message.body.clone());
     ports
         .ops

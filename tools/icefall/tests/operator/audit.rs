@@ -317,14 +317,20 @@ async fn what_the_topic_has_no_longer_is_no_fault() {
     holds(&said, &["60 are settled, and the topic has them no longer", "partition 0 offset 0-59", "proved:"]);
 }
 
-#[tokio::test]
-async fn what_stands_in_quarantine_is_told_from_what_is_missing() {
+/// Ten records in quarantine, since their table was made again, and ten rows of the present one.
+async fn half_in_quarantine() -> Bench {
     let bench = Bench::new().await;
     bench.write(0..10).await;
     bench.remake_table().await;
     bench.drain().await.expect("it drains");
     bench.write(10..20).await;
     bench.drain().await.expect("it drains");
+    bench
+}
+
+#[tokio::test]
+async fn what_stands_in_quarantine_is_told_from_what_is_missing() {
+    let bench = half_in_quarantine().await;
     let said = audit(&bench, &[]).await;
     holds(&said, &["10 stand in quarantine", "partition 0 offset 0-9", "10 are rows", "proved:"]);
     // What no ledger and no entry holds is missing still.
@@ -334,12 +340,7 @@ async fn what_stands_in_quarantine_is_told_from_what_is_missing() {
 
 #[tokio::test]
 async fn what_was_released_is_on_its_way_and_no_longer_in_quarantine() {
-    let bench = Bench::new().await;
-    bench.write(0..10).await;
-    bench.remake_table().await;
-    bench.drain().await.expect("it drains");
-    bench.write(10..20).await;
-    bench.drain().await.expect("it drains");
+    let bench = half_in_quarantine().await;
     let id = bench.only_id().await;
     bench.icefall(&["release", &id, "--reason-overruled", "another-table"]).await.expect("it is released");
     let said = audit(&bench, &[]).await;
