@@ -3,11 +3,10 @@
 
 use icefall_manifest::RecordId;
 
-use crate::testing::{World, batch, record};
+use crate::testing::{World, batch, chain, record, rewind};
 use crate::{
-    Ancestor, Chain, ChainEnd, Conflict, Decided, Evidence, Incarnation, Kind, LedgerError, Lineage,
-    LineageFault, Overruled, Reason, Rewind, SequenceNumber, SnapshotId, SnapshotMark, Stop, StopDecision,
-    Verdict, lineage,
+    ChainEnd, Conflict, Decided, Evidence, Incarnation, Kind, LedgerError, Lineage, LineageFault, Overruled,
+    Reason, Round, SequenceNumber, SnapshotId, SnapshotMark, Stop, StopDecision, Verdict, lineage,
 };
 
 fn records(offsets: impl IntoIterator<Item = i64>, print: u32) -> Vec<RecordId> {
@@ -24,15 +23,18 @@ fn decide(world: &mut World, rows: &[RecordId]) -> Verdict {
 fn stopped(held: i64) -> (World, Stop) {
     let mut world = World::new();
     world.settle(&[batch(&[&records(0..held, 1)], &[])]);
-    let Verdict::Stop(conflict) = decide(&mut world, &records(0..1, 2)) else {
-        panic!("another record came")
-    };
+    let stop = stand_still(&mut world);
+    (world, stop)
+}
+
+/// Another record comes at the first offset.
+fn stand_still(world: &mut World) -> Stop {
+    let Verdict::Stop(conflict) = decide(world, &records(0..1, 2)) else { panic!("another record came") };
     let held = world.look_up(&[]);
     let mut round = world.round(held);
     round.stop(conflict, 7);
     world.commit(round);
-    let stop = *world.ledger.stop().expect("it stands");
-    (world, stop)
+    *world.ledger.stop().expect("it stands")
 }
 
 fn end(world: &mut World, decision: StopDecision, stop: &Stop) -> Result<(), LedgerError> {
@@ -94,6 +96,54 @@ fn a_discarded_copy_that_is_released_lands_beside() {
     world.commit(round);
     assert_eq!(decide(&mut world, &records(0..2, 2)), Verdict::Duplicate(Evidence::Committed));
     assert_eq!(decide(&mut world, &records(0..4, 1)), Verdict::Duplicate(Evidence::Committed));
+}
+
+/// A record can be released beside a dead letter in the very round that replays it: neither stands in the other's way.
+#[test]
+fn a_released_copy_and_the_row_of_the_dead_letter_that_it_stands_beside_land_in_one_round() {
+    for replayed_first in [true, false] {
+        let mut world = World::new();
+        world.settle(&[batch(&[], &records(0..2, 1))]);
+        let stop = stand_still(&mut world);
+        end(&mut world, StopDecision::Discard, &stop).expect("it stands");
+        let (copy, row) = (batch(&[&records(0..2, 2)], &[]), batch(&[&records(0..2, 1)], &[]));
+        let held = world.look_up(&[copy.clone(), row.clone()]);
+        let mut round = world.round(held);
+        let replay = |round: &mut Round| round.accept_replay(&row).expect("they are dead letters");
+        if replayed_first {
+            replay(&mut round);
+        }
+        assert_eq!(round.decide_overruled(&copy, Overruled::DiscardedCopy), Ok(Verdict::Commit));
+        round.accept_overruled(&copy, Overruled::DiscardedCopy).expect("it is free");
+        if !replayed_first {
+            replay(&mut round);
+        }
+        assert_eq!(round.decide(&copy), Ok(Verdict::Duplicate(Evidence::ThisRound)));
+        assert_eq!(round.decide_replay(&row), Ok(Verdict::Duplicate(Evidence::ThisRound)));
+        let result = world.commit(round);
+        assert_eq!((result.rows, result.objects.len()), (4, 2), "each offset once in a segment");
+        for settled in [1, 2] {
+            let verdict = decide(&mut world, &records(0..2, settled));
+            assert_eq!(verdict, Verdict::Duplicate(Evidence::Committed));
+        }
+    }
+}
+
+/// What an operator said about a dead letter holds for the row that it became.
+#[test]
+fn copies_of_a_replayed_dead_letter_are_still_copies() {
+    let mut world = World::new();
+    world.settle(&[batch(&[], &records(0..2, 1))]);
+    let stop = stand_still(&mut world);
+    end(&mut world, StopDecision::Discard, &stop).expect("it stands");
+    let row = batch(&[&records(0..2, 1)], &[]);
+    let held = world.look_up(std::slice::from_ref(&row));
+    let mut round = world.round(held);
+    round.accept_replay(&row).expect("they are dead letters");
+    assert!(matches!(round.decide(&batch(&[&records(0..1, 2)], &[])), Ok(Verdict::Discard(_))));
+    world.commit(round);
+    assert!(matches!(decide(&mut world, &records(0..1, 2)), Verdict::Discard(_)));
+    assert!(matches!(decide(&mut world, &records(0..2, 2)), Verdict::Discard(_)));
 }
 
 #[test]
@@ -162,14 +212,7 @@ fn a_dead_letter_is_replayed_once_and_nothing_else_is() {
 fn a_row_belongs_to_the_incarnation_of_its_dead_letter() {
     let mut world = World::new();
     world.settle(&[batch(&[], &records(0..2, 1))]);
-    let Verdict::Stop(conflict) = decide(&mut world, &records(0..1, 2)) else {
-        panic!("another record came")
-    };
-    let held = world.look_up(&[]);
-    let mut round = world.round(held);
-    round.stop(conflict, 7);
-    world.commit(round);
-    let stop = *world.ledger.stop().expect("it stands");
+    let stop = stand_still(&mut world);
     assert_eq!(replay(&mut world, &records(0..1, 1)), Verdict::Stopped(stop));
     end(&mut world, StopDecision::Accept, &stop).expect("it stands");
     let (old, new) = (batch(&[&records(0..2, 1)], &[]), batch(&[&records(1..3, 2)], &[]));
@@ -186,31 +229,6 @@ fn a_row_belongs_to_the_incarnation_of_its_dead_letter() {
     );
     assert_eq!(decide(&mut world, &records(1..3, 2)), Verdict::Duplicate(Evidence::Committed));
     assert_eq!(replay(&mut world, &records(0..2, 1)), Verdict::Duplicate(Evidence::Committed));
-}
-
-/// Snapshots of the world, by the sequence numbers that it gave them.
-fn chain(numbers: impl IntoIterator<Item = i64>, end: ChainEnd) -> Chain {
-    let ancestor = |number: i64| Ancestor {
-        mark: SnapshotMark { id: SnapshotId(number * 31), sequence_number: SequenceNumber(number) },
-        is_ours: false,
-        picked: None,
-    };
-    Chain { snapshots: numbers.into_iter().map(ancestor).collect(), end }
-}
-
-fn rewind(world: &mut World, head: &Chain) -> Result<usize, LedgerError> {
-    let mut rewind = Rewind::new(world.ledger.clone(), head)?;
-    while let Some(hash) = rewind.needed().first().copied() {
-        rewind.supply(hash, &world.objects[&hash])?;
-    }
-    let rows = rewind.rows();
-    world.commits += 1;
-    let mark =
-        SnapshotMark { id: SnapshotId(world.commits * 31), sequence_number: SequenceNumber(world.commits) };
-    let result = rewind.finish(mark)?;
-    world.objects.extend(result.objects.iter().map(|object| (object.hash, object.bytes.clone())));
-    (world.ledger, world.tail) = (result.ledger, result.tail);
-    Ok(rows)
 }
 
 #[test]

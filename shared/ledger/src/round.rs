@@ -24,8 +24,9 @@ use crate::{
 pub struct Round {
     ledger: Ledger,
     held: Held,
-    /// By the incarnation that they belong to: a replayed row has that of its dead letter.
-    accepted: BTreeMap<Incarnation, Settlements>,
+    /// By the incarnation that they belong to: a replayed row has that of its dead letter. Several only where records stand
+    /// beside each other at an offset, as a released copy does.
+    accepted: BTreeMap<Incarnation, Vec<Settlements>>,
     /// Numbered when the round ends, after what the dead-letter table has is cleared.
     dead_letters: Vec<DeadLetterFile>,
     changed: bool,
@@ -148,8 +149,7 @@ impl Round {
         let dead = batch.dead_letters.iter().filter(|_| !is(Mutation::LettersOutsideLedger));
         let dead = dead.flat_map(|file| file.records.iter());
         let records = rows.chain(dead.map(|record| (Kind::DeadLetter, record))).collect();
-        let present = self.accepted.entry(self.ledger.incarnation).or_default();
-        present.extend(records).map_err(LedgerError::Repeated)?;
+        add(self.accepted.entry(self.ledger.incarnation).or_default(), records)?;
         self.dead_letters.extend(batch.dead_letters.clone());
         self.changed = true;
         Ok(())
@@ -169,7 +169,7 @@ impl Round {
         }
         let mut accepted = self.accepted.clone();
         for (incarnation, records) in by_incarnation {
-            accepted.entry(incarnation).or_default().extend(records).map_err(LedgerError::Repeated)?;
+            add(accepted.entry(incarnation).or_default(), records)?;
         }
         self.accepted = accepted;
         self.changed = true;
@@ -237,13 +237,16 @@ impl Round {
         for file in &dead_letters {
             ledger.outbox.push(file);
         }
-        for (partition, records) in accepted.values().flat_map(Settlements::partitions) {
+        for (partition, records) in accepted.values().flatten().flat_map(Settlements::partitions) {
             let settled = records.last().map(|(offset, _)| *offset);
             let highest = ledger.highest.get(&partition).copied().max(settled);
             ledger.highest.extend(highest.map(|highest| (partition, highest)));
         }
         let (mut objects, mut tail) = (Vec::new(), held.tail);
-        for (incarnation, settled) in accepted.into_iter().filter(|(_, settled)| !settled.is_empty()) {
+        let accepted = accepted
+            .into_iter()
+            .flat_map(|(incarnation, lists)| lists.into_iter().map(move |settled| (incarnation, settled)));
+        for (incarnation, settled) in accepted.filter(|(_, settled)| !settled.is_empty()) {
             let (index, sealed) = grown(tail);
             objects.extend(sealed);
             let segment = new_segment(&ledger.id, incarnation, snapshot, index, settled);
@@ -262,7 +265,7 @@ impl Round {
         for record in list.iter() {
             let view = match view {
                 Some(ref view) if view.partition == record.partition => view,
-                _ => view.insert(self.view(record.partition)),
+                _ => &*view.insert(self.view(record.partition)),
             };
             let weight = self.weight(view, cause, &record)?;
             rows.push(weight == Weight::Free);
@@ -279,7 +282,10 @@ impl Round {
             accepted: self
                 .accepted
                 .get(&self.ledger.incarnation)
-                .map_or(&[][..], |present| present.partition(partition)),
+                .map_or(&[][..], Vec::as_slice)
+                .iter()
+                .map(|present| present.partition(partition))
+                .collect(),
         }
     }
 
@@ -294,7 +300,8 @@ impl Round {
         let held = if is_above { &[] } else { view.at(record.offset) };
         Ok(match cause {
             Cause::Delivered(overruled) => {
-                self.compare(held, find(view.accepted, record.offset), overruled, record)
+                let fresh = view.accepted.iter().filter_map(|accepted| find(accepted, record.offset));
+                self.compare(held, fresh, overruled, record)
             }
             Cause::Replayed => self.replay(held, record),
         })
@@ -324,7 +331,7 @@ impl Round {
         }
         let at = |settled: &Settlements| settled.at(record.partition, record.offset);
         let is_row = |settled: Settled| settled.kind == Kind::Row && is_same(settled, record);
-        if self.accepted.values().filter_map(at).any(is_row) {
+        if self.accepted.values().flatten().filter_map(at).any(is_row) {
             return Weight::Held(Evidence::ThisRound);
         }
         Weight::Free
@@ -341,29 +348,29 @@ impl Round {
     fn compare(
         &self,
         held: &[Standing],
-        fresh: Option<Settled>,
+        fresh: impl Iterator<Item = Settled> + Clone,
         overruled: Overruled,
         record: &RecordId,
     ) -> Weight {
         if held.iter().any(|standing| is_same(standing.settled, record)) {
             return Weight::Held(Evidence::Committed);
         }
-        if fresh.is_some_and(|settled| is_same(settled, record)) {
+        if fresh.clone().any(|settled| is_same(settled, record)) {
             return Weight::Held(Evidence::ThisRound);
         }
         let alike = |settled: Settled| settled.encoding == record.encoding && !is(Mutation::OtherRecordFree);
         let present =
             |standing: &&Standing| standing.incarnation == self.ledger.incarnation && alike(standing.settled);
-        let (copied, others): (Vec<&Standing>, Vec<&Standing>) =
-            held.iter().filter(present).partition(|standing| self.is_discarded(standing));
-        let other = others.first().map(|standing| standing.settled).or(fresh.filter(|fresh| alike(*fresh)));
-        if let Some(other) = other {
+        let alike_held = held.iter().filter(present).map(|standing| standing.settled);
+        let mut alike = alike_held.chain(fresh.clone().filter(|fresh| alike(*fresh))).peekable();
+        let is_copied = alike.peek().is_some();
+        if let Some(other) = alike.find(|settled| !self.is_discarded(held, *settled)) {
             return Weight::OtherRecord(conflict(record, other));
         }
         if is(Mutation::CopiesLand) {
             return Weight::Free;
         }
-        if !copied.is_empty() && overruled != Overruled::DiscardedCopy {
+        if is_copied && overruled != Overruled::DiscardedCopy {
             return Weight::Copy;
         }
         let proven = overruled == Overruled::OtherEncoding || is(Mutation::EncodingIgnored);
@@ -374,9 +381,19 @@ impl Round {
             .map_or(Weight::Free, |held| Weight::Unproven(Reason::OtherEncoding { record: *record, held }))
     }
 
-    /// Whether an operator said that what differs from this record is a copy of it.
-    fn is_discarded(&self, standing: &Standing) -> bool {
-        self.ledger.discards_through.is_some_and(|through| standing.sequence_number <= through)
+    /// Whether an operator said that what differs from this record is a copy of it: of those that are `held` at its offset
+    /// it was settled by then, if as the dead letter that it was before.
+    fn is_discarded(&self, held: &[Standing], settled: Settled) -> bool {
+        let by_then = |standing: &Standing| {
+            let through = self.ledger.discards_through;
+            standing.incarnation == self.ledger.incarnation
+                && through.is_some_and(|through| standing.sequence_number <= through)
+        };
+        let is_it = |standing: &Standing| {
+            (standing.settled.encoding, standing.settled.fingerprint)
+                == (settled.encoding, settled.fingerprint)
+        };
+        held.iter().any(|standing| is_it(standing) && by_then(standing))
     }
 }
 
@@ -407,11 +424,26 @@ pub(crate) fn put(objects: &mut Vec<LedgerObject>, segment: Segment) -> Tail {
     tail
 }
 
+/// Adds records to the first of `lists` that has none at their offsets.
+fn add(lists: &mut Vec<Settlements>, records: Vec<(Kind, RecordId)>) -> Result<(), LedgerError> {
+    let is_free = |list: &Settlements| {
+        records.iter().all(|(_, record)| list.at(record.partition, record.offset).is_none())
+    };
+    if let Some(list) = lists.iter_mut().find(|list| is_free(list)) {
+        return list.extend(records).map_err(LedgerError::Repeated);
+    }
+    let mut list = Settlements::default();
+    list.extend(records).map_err(LedgerError::Repeated)?;
+    lists.push(list);
+    Ok(())
+}
+
 /// Rows and dead letters.
-fn counts(accepted: &BTreeMap<Incarnation, Settlements>) -> (usize, usize) {
-    let records = accepted.values().flat_map(Settlements::partitions).flat_map(|(_, records)| records);
+fn counts(accepted: &BTreeMap<Incarnation, Vec<Settlements>>) -> (usize, usize) {
+    let lists = accepted.values().flatten();
+    let records = lists.clone().flat_map(Settlements::partitions).flat_map(|(_, records)| records);
     let rows = records.filter(|(_, settled)| settled.kind == Kind::Row).count();
-    (rows, accepted.values().map(Settlements::len).sum::<usize>() - rows)
+    (rows, lists.map(Settlements::len).sum::<usize>() - rows)
 }
 
 fn is_same(settled: Settled, record: &RecordId) -> bool {
@@ -433,7 +465,7 @@ struct View<'a> {
     partition: Partition,
     highest: Option<Offset>,
     held: &'a [Standing],
-    accepted: &'a [(Offset, Settled)],
+    accepted: Vec<&'a [(Offset, Settled)]>,
 }
 
 impl<'a> View<'a> {

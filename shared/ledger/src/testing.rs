@@ -9,8 +9,8 @@ use icefall_manifest::{
 use uuid::Uuid;
 
 use crate::{
-    Held, Ledger, LedgerId, LedgerObject, Lookup, ObjectHash, Round, RoundResult, SequenceNumber, SnapshotId,
-    SnapshotMark, Tail, Wanted,
+    Ancestor, Chain, ChainEnd, Held, Ledger, LedgerError, LedgerId, LedgerObject, Lookup, ObjectHash, Rewind,
+    Round, RoundResult, SequenceNumber, SnapshotId, SnapshotMark, Tail, Wanted,
 };
 
 pub(crate) fn record(partition: i64, offset: i64, fingerprint: u32) -> RecordId {
@@ -137,4 +137,30 @@ impl World {
         }
         self.commit(round)
     }
+}
+
+/// Snapshots of the world, by the sequence numbers that it gave them.
+pub(crate) fn chain(numbers: impl IntoIterator<Item = i64>, end: ChainEnd) -> Chain {
+    let ancestor = |number: i64| Ancestor {
+        mark: SnapshotMark { id: SnapshotId(number * 31), sequence_number: SequenceNumber(number) },
+        is_ours: false,
+        picked: None,
+    };
+    Chain { snapshots: numbers.into_iter().map(ancestor).collect(), end }
+}
+
+/// Rewinds the world's ledger to `head`; gives how many rows are free again.
+pub(crate) fn rewind(world: &mut World, head: &Chain) -> Result<usize, LedgerError> {
+    let mut rewind = Rewind::new(world.ledger.clone(), head)?;
+    while let Some(hash) = rewind.needed().first().copied() {
+        rewind.supply(hash, &world.objects[&hash])?;
+    }
+    let rows = rewind.rows();
+    let number = world.commits + 1;
+    let mark = SnapshotMark { id: SnapshotId(number * 31), sequence_number: SequenceNumber(number) };
+    let result = rewind.finish(mark)?;
+    world.commits = number;
+    world.objects.extend(result.objects.iter().map(|object| (object.hash, object.bytes.clone())));
+    (world.ledger, world.tail) = (result.ledger, result.tail);
+    Ok(rows)
 }
