@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use icefall_manifest::{Offset, Partition};
 
+use crate::wanted::Span;
 use crate::{Incarnation, Segment, SequenceNumber, Settled, Tail, Wanted};
 
 /// A settled record and the incarnation that it belongs to.
@@ -37,15 +38,20 @@ impl Held {
     /// Takes the records of `segment` that were asked for.
     pub(crate) fn take(&mut self, segment: &Segment) {
         for (partition, records) in segment.settled.partitions() {
+            let standing = |(offset, settled): &(Offset, Settled)| Standing {
+                offset: *offset,
+                incarnation: segment.incarnation,
+                sequence_number: segment.sequence_number,
+                settled: *settled,
+            };
+            // Mostly all of them were asked for, or a few.
+            let [Some((lowest, _)), Some((highest, _))] = [records.first(), records.last()] else { continue };
+            if self.wanted.covers(partition, Span { lowest: *lowest, highest: *highest }) {
+                self.records.entry(partition).or_default().extend(records.iter().map(standing));
+                continue;
+            }
             let wanted = records.iter().filter(|(offset, _)| self.wanted.contains(partition, *offset));
-            let mut found = wanted
-                .map(|(offset, settled)| Standing {
-                    offset: *offset,
-                    incarnation: segment.incarnation,
-                    sequence_number: segment.sequence_number,
-                    settled: *settled,
-                })
-                .peekable();
+            let mut found = wanted.map(standing).peekable();
             if found.peek().is_some() {
                 self.records.entry(partition).or_default().extend(found);
             }

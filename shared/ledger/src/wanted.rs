@@ -64,6 +64,13 @@ impl Wanted {
         spans.get(next).is_some_and(|wanted| wanted.lowest <= span.highest)
     }
 
+    /// Whether all of `span` is among them.
+    pub(crate) fn covers(&self, partition: Partition, span: Span) -> bool {
+        let spans = self.partitions.get(&partition).map_or(&[][..], Vec::as_slice);
+        let next = spans.partition_point(|wanted| wanted.highest < span.lowest);
+        spans.get(next).is_some_and(|wanted| wanted.lowest <= span.lowest && span.highest <= wanted.highest)
+    }
+
     /// Whether `offset` is among them.
     pub(crate) fn contains(&self, partition: Partition, offset: Offset) -> bool {
         self.meets(partition, Span { lowest: offset, highest: offset })
@@ -130,6 +137,7 @@ mod tests {
             }
             let span = Span { lowest: offset(from), highest: offset(from + length) };
             prop_assert_eq!(wanted.meets(partition, span), left.range(from..=from + length).next().is_some());
+            prop_assert_eq!(wanted.covers(partition, span), (from..=from + length).all(|offset| left.contains(&offset)));
         }
     }
 }
