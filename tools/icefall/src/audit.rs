@@ -13,12 +13,13 @@
 //! |---|---|
 //! | [`compare`], [`kind`] | pure: the comparison, and what can come of it |
 //! | [`window`] | pure: how it is cut into pieces that fit into memory |
-//! | [`topic`], [`kafka`], [`msk`] | reading a topic, with librdkafka; signing in to MSK |
+//! | [`topic`], [`kafka`], [`batches`], [`msk`] | reading a topic, with librdkafka; signing in to MSK |
 //! | [`ledgers`], [`quarantined`], [`letters`], [`files`], [`objects`] | the other sides |
 //! | [`counts`] | pure: the ledgers' rows against the files', by counts |
 //! | [`verdict`] | pure: what all of it amounts to |
 //! | [`report`], [`progress`] | what is said |
 
+mod batches;
 mod compare;
 mod counts;
 mod files;

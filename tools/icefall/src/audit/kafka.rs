@@ -16,13 +16,12 @@ use icefall_records::{Form, Payload};
 use icefall_settings::{AuditSettings, KafkaSignIn, NetworkSettings, PasswordMechanism};
 use rdkafka::client::{ClientContext, OAuthToken};
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
-use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::metadata::Metadata;
-use rdkafka::{Offset as Start, Timestamp, TopicPartitionList};
+use rdkafka::{Offset as Start, TopicPartitionList};
 
+use super::batches::{Batches, Next, Record};
 use super::compare::Seen;
 use super::msk::MskKeys;
 use super::topic::{Extent, Reader, TopicError, Topics};
@@ -219,7 +218,7 @@ impl Topics for KafkaTopics {
         let mut partitions = BTreeMap::new();
         for extent in extents.iter().filter(|extent| extent.start < extent.end) {
             let number = extent.partition.number();
-            let records = consumer.split_partition_queue(topic.as_str(), number);
+            let records = Batches::of(&consumer, topic.as_str(), number);
             let records = records.ok_or_else(|| TopicError::NoTopic(topic.clone()))?;
             let added = wanted.add_partition_offset(topic.as_str(), number, Start::Offset(extent.start));
             added.map_err(|fault| self.broken(topic, &fault))?;
@@ -286,7 +285,7 @@ impl ConsumerContext for Context {}
 
 /// A partition's records as they come in.
 struct Queue {
-    records: PartitionQueue<Context>,
+    records: Batches<Context>,
     /// The offset that comes next, as far as is known.
     position: i64,
     /// Where the audit ends.
@@ -324,24 +323,23 @@ impl Reader for KafkaReader {
         while !queue.ended && queue.ahead.is_none() && queue.position < end {
             let failed =
                 |position, why| TopicError::Partition { topic: self.topic.clone(), partition, position, why };
-            // A poll that may wait reads the clock several times, which is dear for every record: what is there is taken
-            // without.
-            match queue.records.poll(Duration::ZERO).or_else(|| queue.records.poll(LOOK)) {
-                Some(Ok(message)) => {
-                    let position = message.offset();
-                    let seen = seen(&mut self.fingerprinter, &message);
+            match queue.records.next(LOOK) {
+                Next::Record(record) => {
+                    let position = record.position;
+                    let seen = seen(&mut self.fingerprinter, record);
                     let seen = seen.ok_or_else(|| failed(position, "its offset is none".to_owned()))?;
                     (queue.position, silent_since) = (position + 1, None);
                     if position >= end { queue.ahead = Some(seen) } else { each(seen) }
                 }
-                Some(Err(KafkaError::PartitionEOF(_))) => queue.ended = true,
-                Some(Err(fault)) => {
+                Next::End => queue.ended = true,
+                Next::Failed(code) => {
+                    let fault = KafkaError::MessageConsumption(code);
                     return Err(failed(queue.position, self.consumer.context().told(&fault)));
                 }
-                None if silent_since.get_or_insert_with(Instant::now).elapsed() > SILENCE => {
+                Next::Silence if silent_since.get_or_insert_with(Instant::now).elapsed() > SILENCE => {
                     return Err(failed(queue.position, self.consumer.context().last()));
                 }
-                None => drop(self.consumer.poll(Duration::ZERO)),
+                Next::Silence => drop(self.consumer.poll(Duration::ZERO)),
             }
         }
         Ok(())
@@ -349,13 +347,9 @@ impl Reader for KafkaReader {
 }
 
 /// What the audit needs of a record; `None` if its offset is none.
-fn seen(fingerprinter: &mut Fingerprinter, message: &BorrowedMessage<'_>) -> Option<Seen> {
-    let time = match message.timestamp() {
-        Timestamp::NotAvailable | Timestamp::CreateTime(-1) | Timestamp::LogAppendTime(-1) => Time::None,
-        Timestamp::CreateTime(millis) | Timestamp::LogAppendTime(millis) => Time::Millis(millis),
-    };
+fn seen(fingerprinter: &mut Fingerprinter, record: Record<'_>) -> Option<Seen> {
     let bytes = |bytes| Payload { form: Form::Bytes, bytes };
-    let value = message.payload().map(bytes);
-    let fingerprint = fingerprinter.compute(time, message.key().map(bytes), value);
-    Some(Seen { offset: Offset::new(message.offset())?, fingerprint, tombstone: value.is_none() })
+    let (key, value) = (record.key.map(bytes), record.value.map(bytes));
+    let fingerprint = fingerprinter.compute(record.time.map_or(Time::None, Time::Millis), key, value);
+    Some(Seen { offset: Offset::new(record.position)?, fingerprint, tombstone: value.is_none() })
 }

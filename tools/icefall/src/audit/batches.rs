@@ -1,0 +1,167 @@
+//! A partition's records, taken from librdkafka many at a time.
+//!
+//! The binding hands out single records, and for each asks the clock, takes locks and counts references: a third of what an
+//! audit's own threads did. The library's call for many
+//! ([`rd_kafka_consume_batch_queue`](https://docs.confluent.io/platform/current/clients/librdkafka/html/rdkafka_8h.html))
+//! is not bound, so that it is called here. This is the only module with `unsafe`; who uses it needs none.
+
+use std::ffi::CString;
+use std::fmt;
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka::bindings;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::types::RDKafkaMessage;
+
+/// How many are taken at once: enough that what a call costs is not noticed, and few enough that they stay in the
+/// processor's caches from the library's look at them to ours.
+const AT_ONCE: usize = 256;
+
+/// A record as it lies in the library's memory.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Record<'a> {
+    /// Its offset, as the broker says.
+    pub(crate) position: i64,
+    /// Milliseconds since the epoch, if it has a time.
+    pub(crate) time: Option<i64>,
+    pub(crate) key: Option<&'a [u8]>,
+    pub(crate) value: Option<&'a [u8]>,
+}
+
+/// What comes next of a partition.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Next<'a> {
+    Record(Record<'a>),
+    /// All that can be read now was.
+    End,
+    Failed(RDKafkaErrorCode),
+    /// Nothing came.
+    Silence,
+}
+
+/// A partition's records in the order of their offsets, apart from those of all other partitions.
+pub(crate) struct Batches<C: ConsumerContext> {
+    /// Keeps the library's instance, which the queue belongs to.
+    _consumer: Arc<BaseConsumer<C>>,
+    queue: NonNull<bindings::rd_kafka_queue_t>,
+    /// What was taken and not destroyed yet. The first `next` of them were handed out.
+    taken: Vec<NonNull<RDKafkaMessage>>,
+    next: usize,
+}
+
+// SAFETY: librdkafka's queues and messages may be used on any thread, by one at a time: "librdkafka is completely
+// thread-safe" (its INTRODUCTION.md). Whatever is reached through a shared reference is only read.
+#[expect(unsafe_code, reason = "see above")]
+unsafe impl<C: ConsumerContext> Send for Batches<C> {}
+
+impl<C: ConsumerContext> fmt::Debug for Batches<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batches").field("waiting", &(self.taken.len() - self.next)).finish_non_exhaustive()
+    }
+}
+
+impl<C: ConsumerContext> Batches<C> {
+    /// The records of a partition that is going to be assigned to `consumer`, which does not hand them out any more; `None`
+    /// where there can be no such partition.
+    pub(crate) fn of(consumer: &Arc<BaseConsumer<C>>, topic: &str, partition: i32) -> Option<Self> {
+        let topic = CString::new(topic).ok()?;
+        // SAFETY: the instance lives as long as `consumer`, which is kept; the name is copied. The queue's reference is
+        // ours, and given back when this is dropped. Forwarding to null is how a queue is told to keep what it gets.
+        #[expect(unsafe_code, reason = "see above")]
+        let queue = unsafe {
+            let instance = consumer.client().native_ptr();
+            let queue =
+                NonNull::new(bindings::rd_kafka_queue_get_partition(instance, topic.as_ptr(), partition))?;
+            bindings::rd_kafka_queue_forward(queue.as_ptr(), ptr::null_mut());
+            queue
+        };
+        Some(Self { _consumer: Arc::clone(consumer), queue, taken: Vec::with_capacity(AT_ONCE), next: 0 })
+    }
+
+    /// What comes next; where nothing is there, it is waited for as long as `wait`.
+    pub(crate) fn next(&mut self, wait: Duration) -> Next<'_> {
+        if self.next == self.taken.len() {
+            self.take(Duration::ZERO);
+            if self.taken.is_empty() {
+                self.take(wait);
+            }
+        }
+        let Some(message) = self.taken.get(self.next) else { return Next::Silence };
+        self.next += 1;
+        // SAFETY: the library's messages stay as they are until they are destroyed, which `take` and `drop` do: neither can
+        // be called while what is returned here is borrowed from `self`.
+        #[expect(unsafe_code, reason = "see above")]
+        unsafe {
+            read(message.as_ref())
+        }
+    }
+
+    /// Gives back what was taken, and takes what is there by now.
+    fn take(&mut self, wait: Duration) {
+        self.give_back();
+        let mut taken = [ptr::null_mut(); AT_ONCE];
+        let wait = i32::try_from(wait.as_millis()).unwrap_or(i32::MAX);
+        // SAFETY: the queue is ours, and `taken` has room for as many as are said. Those that it says were put there are
+        // ours to destroy. (It is -1 for an error, which it has none of for queues.)
+        #[expect(unsafe_code, reason = "see above")]
+        let count = unsafe {
+            bindings::rd_kafka_consume_batch_queue(self.queue.as_ptr(), wait, taken.as_mut_ptr(), taken.len())
+        };
+        let count = usize::try_from(count).unwrap_or_default();
+        self.taken.extend(taken.into_iter().take(count).filter_map(NonNull::new));
+    }
+
+    fn give_back(&mut self) {
+        self.next = 0;
+        for message in self.taken.drain(..) {
+            // SAFETY: it came from `rd_kafka_consume_batch_queue`, and is destroyed once, here.
+            #[expect(unsafe_code, reason = "see above")]
+            unsafe {
+                bindings::rd_kafka_message_destroy(message.as_ptr());
+            }
+        }
+    }
+}
+
+impl<C: ConsumerContext> Drop for Batches<C> {
+    fn drop(&mut self) {
+        self.give_back();
+        // SAFETY: the reference is the one that `of` got, and the instance is still there.
+        #[expect(unsafe_code, reason = "see above")]
+        unsafe {
+            bindings::rd_kafka_queue_destroy(self.queue.as_ptr());
+        }
+    }
+}
+
+/// What a message says.
+///
+/// # Safety
+///
+/// It has to be one that `rd_kafka_consume_batch_queue` returned.
+#[expect(unsafe_code, reason = "each of its lines says why")]
+unsafe fn read(message: &RDKafkaMessage) -> Next<'_> {
+    match RDKafkaErrorCode::from(message.err) {
+        RDKafkaErrorCode::NoError => {}
+        RDKafkaErrorCode::PartitionEOF => return Next::End,
+        fault => return Next::Failed(fault),
+    }
+    // SAFETY: key and payload are null, or as long as their lengths say and there as long as the message.
+    let bytes = |at: *mut std::ffi::c_void, length| {
+        let at = at.cast::<u8>().cast_const();
+        (!at.is_null()).then(|| unsafe { slice::from_raw_parts(at, length) })
+    };
+    // SAFETY: it only reads from the message; what kind of time it is may be left unasked with null.
+    let time = unsafe { bindings::rd_kafka_message_timestamp(message, ptr::null_mut()) };
+    Next::Record(Record {
+        position: message.offset,
+        // "-1 if not available", which is also how records say that they have none.
+        time: (time != -1).then_some(time),
+        key: bytes(message.key, message.key_len),
+        value: bytes(message.payload, message.len),
+    })
+}
