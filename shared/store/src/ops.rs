@@ -49,6 +49,8 @@ pub struct OpsBucket {
     store: Arc<dyn ObjectStore>,
     bucket: String,
     prefix: String,
+    /// The most bytes of a message that is not put here instead.
+    message_limit: usize,
 }
 
 impl OpsBucket {
@@ -59,7 +61,13 @@ impl OpsBucket {
             "" => String::new(),
             prefix => format!("{prefix}/"),
         };
-        Self { store, bucket: bucket.into(), prefix }
+        Self { store, bucket: bucket.into(), prefix, message_limit: enclose::LIMIT }
+    }
+
+    /// The same, for a queue that takes messages of no more than so many bytes.
+    #[must_use]
+    pub fn with_message_limit(self, bytes: usize) -> Self {
+        Self { message_limit: bytes, ..self }
     }
 
     /// Where the object with this key lies.

@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::{OpsBucket, StoreError};
 
 /// What queues add to a body is counted with it.
-const LIMIT: usize = MAX_MESSAGE_BYTES - 1024;
+pub(super) const LIMIT: usize = MAX_MESSAGE_BYTES - 1024;
 /// As many runs of offsets as a pointer names.
 const RUNS: usize = 100;
 
@@ -39,7 +39,7 @@ impl OpsBucket {
             Some(release) => Message::Released(Box::new(batch), release),
         };
         let text = message.encode()?;
-        if text.len() <= LIMIT {
+        if text.len() <= self.message_limit {
             return Ok(text);
         }
         let key = self.put_spill(id, Bytes::from(text)).await?;
