@@ -25,7 +25,7 @@ use icefall_mutations::{Mutation, is};
 use icefall_store::{Location, LocationError, StoreError, file_io};
 use icefall_tables::{
     Append, AppendBuilder, AppendError, FileGroup, LedgerStore, LedgerStoreError, SOURCES_KEY, TableError,
-    compare, history, ident,
+    compare, has_settled, ident,
 };
 use thiserror::Error;
 use tracing::{error, info, warn};
@@ -219,13 +219,13 @@ impl Outboxes<'_> {
         let applied = self.applied_in(&loaded.metadata)?;
         let id = self.register_id(&loaded.metadata)?;
         if self.ledgers.is_compared(&id, applied.last_snapshot(), head(&loaded.metadata)) {
-            self.check_there(&loaded.metadata, &applied, &id).await?;
+            self.check_there(&loaded, &applied, &id).await?;
             return Ok((loaded, applied));
         }
         let loaded = self.load_with(Snapshots::All).await?;
         let applied = self.applied_in(&loaded.metadata)?;
         let id = self.register_id(&loaded.metadata)?;
-        self.check_there(&loaded.metadata, &applied, &id).await?;
+        self.check_there(&loaded, &applied, &id).await?;
         self.check_lineage(&loaded.metadata, &applied, &id)?;
         self.ledgers.remember_compared(&id, applied.last_snapshot(), head(&loaded.metadata));
         Ok((loaded, applied))
@@ -238,15 +238,16 @@ impl Outboxes<'_> {
     /// A property that has gone missing is not begun anew.
     async fn check_there(
         &self,
-        metadata: &TableMetadata,
+        loaded: &LoadedTable,
         applied: &Applied,
         id: &LedgerId,
     ) -> Result<(), TableFailure> {
         if applied.last_snapshot().is_some() {
             return Ok(());
         }
-        let settled = history(metadata, &id.branch, &id.source).snapshots;
-        if settled.iter().any(|ancestor| ancestor.is_ours) || self.ledgers.is_registered(id).await? {
+        let LoadedTable { metadata, references, .. } = loaded;
+        let settled = has_settled(metadata, references, &id.branch, &id.source);
+        if settled || self.ledgers.is_registered(id).await? {
             return Err(TableError::LedgerMissing(Box::new(id.clone())).into());
         }
         Ok(())

@@ -4,12 +4,12 @@
 //! where the branch's newest snapshot is not the ledger's own, and what was found is remembered as long as neither
 //! changes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use iceberg::spec::{Snapshot, SnapshotRef, TableMetadata};
+use iceberg::spec::{Snapshot, SnapshotRef, SnapshotReference, TableMetadata};
 use icefall_ledger::{
     Ancestor, Chain, ChainEnd, Continued, LedgerId, Lineage, LineageFault, SequenceNumber, SnapshotId,
-    SnapshotMark, lineage, read_source,
+    SnapshotMark, lineage, read_property_name, read_source,
 };
 use icefall_manifest::{Branch, Source};
 
@@ -34,17 +34,67 @@ pub fn compare(metadata: &TableMetadata, id: &LedgerId, found: Continued) -> Res
     lineage(found, &head, own.as_ref())
 }
 
-/// The sources that snapshots of `branch`, as far as `metadata` shows them, say they settled records of; those of which
-/// only marks stand there are not told.
-pub(crate) fn settled_sources(metadata: &TableMetadata, branch: &Branch) -> BTreeSet<Source> {
-    let snapshots = ancestry(metadata, metadata.snapshot_for_ref(branch.as_str()).cloned());
-    let texts = snapshots.filter_map(|snapshot| {
-        let properties = &snapshot.summary().additional_properties;
-        properties.get(SOURCES_KEY).cloned()
-    });
-    let texts: BTreeSet<String> = texts.collect();
+/// Whether snapshots that tell of `branch`, as far as `metadata` shows them, say that they settled records of `source`.
+#[must_use]
+pub fn has_settled(
+    metadata: &TableMetadata,
+    references: &References,
+    branch: &Branch,
+    source: &Source,
+) -> bool {
+    let elsewhere = || sources_elsewhere(metadata, branch).contains(source);
+    let telling = telling(metadata, references, branch);
+    telling.history.iter().any(|snapshot| names(snapshot, source))
+        || (telling.left_behind.iter().any(|snapshot| names(snapshot, source)) && !elsewhere())
+}
+
+/// The sources that such snapshots say they settled records of; those of which only marks stand there are not told.
+pub(crate) fn settled_sources(
+    metadata: &TableMetadata,
+    references: &References,
+    branch: &Branch,
+) -> BTreeSet<Source> {
+    let telling = telling(metadata, references, branch);
+    let mut settled = sources_of(&telling.left_behind);
+    for source in sources_elsewhere(metadata, branch) {
+        settled.remove(&source);
+    }
+    settled.extend(sources_of(&telling.history));
+    settled
+}
+
+fn sources_of(snapshots: &[SnapshotRef]) -> BTreeSet<Source> {
+    let text = |snapshot: &SnapshotRef| snapshot.summary().additional_properties.get(SOURCES_KEY).cloned();
+    let texts: BTreeSet<String> = snapshots.iter().filter_map(text).collect();
     let named = texts.iter().flat_map(|text| text.split(' ')).map(read_source);
     named.flatten().collect()
+}
+
+/// The sources that have a ledger on another branch: a snapshot that no branch leads to may be of that one.
+fn sources_elsewhere(metadata: &TableMetadata, branch: &Branch) -> BTreeSet<Source> {
+    let ledgers = metadata.properties().keys().filter_map(|name| read_property_name(name).ok().flatten());
+    ledgers.filter(|(of, _)| of != branch).map(|(_, source)| source).collect()
+}
+
+/// What a table's branches and tags lead to, by their names.
+pub type References = BTreeMap<String, SnapshotReference>;
+
+/// Snapshots that tell which ledgers a branch has had.
+struct Telling {
+    /// Those of its history.
+    history: Vec<SnapshotRef>,
+    /// Those that no branch or tag leads to any more: a rollback leaves them so, until they expire.
+    left_behind: Vec<SnapshotRef>,
+}
+
+fn telling(metadata: &TableMetadata, references: &References, branch: &Branch) -> Telling {
+    let history = ancestry(metadata, metadata.snapshot_for_ref(branch.as_str()).cloned()).collect();
+    let led_to = references
+        .values()
+        .flat_map(|reference| ancestry(metadata, metadata.snapshot_by_id(reference.snapshot_id).cloned()));
+    let led_to: BTreeSet<i64> = led_to.map(|snapshot| snapshot.snapshot_id()).collect();
+    let left_behind = metadata.snapshots().filter(|snapshot| !led_to.contains(&snapshot.snapshot_id()));
+    Telling { history, left_behind: left_behind.cloned().collect() }
 }
 
 /// A snapshot and its ancestors that can be seen, newest first.

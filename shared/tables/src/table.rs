@@ -13,7 +13,7 @@ use icefall_ledger::{
 use icefall_manifest::{Branch, ClusterName, Source, TableName, TableUuid};
 use icefall_mutations::{Mutation, is};
 
-use crate::history::{compare, history, settled_sources};
+use crate::history::{compare, has_settled, settled_sources};
 use crate::{LedgerStore, LedgerStoreError, TableError};
 
 /// Which sources a snapshot of ours settled records of; written into its summary.
@@ -150,15 +150,16 @@ impl Table {
         self.properties.contains_key(source) || self.head().is_none()
     }
 
-    /// The ledgers of the same topic, under whatever name of a cluster, that snapshots of the branch tell of.
+    /// The ledgers of the same topic, under whatever name of a cluster, that snapshots tell of.
     fn settled_of_topic(&self, source: &Source) -> impl Iterator<Item = LedgerId> {
-        let settled = settled_sources(&self.metadata, &self.branch).into_iter();
+        let settled = settled_sources(&self.metadata, &self.references, &self.branch).into_iter();
         let is_twin = |held: &Source| (&held.pipeline, &held.topic) == (&source.pipeline, &source.topic);
         settled.filter(is_twin).map(|held| self.ledger_id(&held))
     }
 
-    /// Whether a snapshot of the branch, as far as they were loaded, says that it settled records of `source`.
+    /// Whether a snapshot of the branch, or one that a rollback left behind, says that it settled records of `source`, as far
+    /// as they were loaded.
     fn has_settled(&self, source: &Source) -> bool {
-        history(&self.metadata, &self.branch, source).snapshots.iter().any(|ancestor| ancestor.is_ours)
+        has_settled(&self.metadata, &self.references, &self.branch, source)
     }
 }

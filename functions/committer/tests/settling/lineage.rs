@@ -17,7 +17,7 @@ fn head(bench: &Bench) -> i64 {
 }
 
 /// Sets the main branch to a snapshot, as an operator does.
-async fn set_main(bench: &Bench, snapshot_id: i64) {
+pub(crate) async fn set_main(bench: &Bench, snapshot_id: i64) {
     let reference = SnapshotReference::new(snapshot_id, SnapshotRetention::branch(None, None, None));
     bench.update(vec![TableUpdate::SetSnapshotRef { ref_name: MAIN_BRANCH.to_owned(), reference }]).await;
 }

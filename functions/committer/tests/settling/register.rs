@@ -1,6 +1,7 @@
 //! The register: which ledgers there are, for whoever finds one of their properties missing.
 
 use iceberg::TableUpdate;
+use icefall_manifest::BatchManifest;
 use icefall_store::Location;
 
 use crate::bench::{self, Bench, Letters, TABLE, records};
@@ -102,6 +103,50 @@ async fn a_ledger_that_an_earlier_snapshot_tells_of_is_missed_too() {
     bench.send(&bench.batch(records(0, 0..5), Letters::none()).await).await;
     bench.drain().await.expect_err("the ledger is missed");
     assert_eq!((bench.rows().await, bench.queue.len()), (bench::keys(0, 0..5), 1));
+}
+
+/// The same after a rollback: no branch leads to that snapshot any more, and its dead letters stand in their table already.
+#[tokio::test]
+async fn a_ledger_that_a_snapshot_beside_the_branch_tells_of_is_missed_too() {
+    let (bench, batch) = rolled_back_and_unset().await;
+    bench.send(&batch).await;
+    bench.drain().await.expect_err("the ledger is missed");
+    assert_eq!((bench.rows().await, bench.queue.len()), (bench::keys(1, 0..3), 1));
+    assert_eq!(bench.dead_letters().await, bench::keys(0, 5..7), "they are there once");
+}
+
+/// What no branch leads to may have been another branch's, if the topic has a ledger there.
+#[tokio::test]
+async fn a_snapshot_beside_the_branch_tells_nothing_where_another_branch_has_the_ledger() {
+    let (bench, batch) = rolled_back_and_unset().await;
+    let ingest = "ingest".to_owned().try_into().expect("a branch");
+    let name = icefall_ledger::property_name(&ingest, &batch.source);
+    bench.update(vec![TableUpdate::SetProperties { updates: [(name, "{}".to_owned())].into() }]).await;
+    let bench = bench.restarted();
+    bench.send(&batch).await;
+    bench.drain().await.expect("main's ledger is begun");
+    assert_eq!(bench.rows().await, [bench::keys(0, 0..5), bench::keys(1, 0..3)].concat());
+}
+
+/// A committer has settled a batch, delivered its dead letters, and died before the register knew; then the table was rolled
+/// back, and the property unset.
+async fn rolled_back_and_unset() -> (Bench, BatchManifest) {
+    let bench = Bench::new().await;
+    let mut other = bench.batch(records(1, 0..3), Letters::none()).await;
+    other.source.topic = "another".try_into().expect("a topic");
+    bench.send(&other).await;
+    bench.drain().await.expect("it drains");
+    let before = bench.metadata(TABLE).current_snapshot_id().expect("a snapshot");
+    let batch = bench.batch(records(0, 0..5), Letters::of(0, 5..7)).await;
+    bench.send(&batch).await;
+    bench.drain().await.expect("it drains");
+    bench.drain().await.expect("the dead letters are delivered");
+    for key in [bench.ops.keys("ops", "register/"), bench.ops.keys("ops", "clusters/")].concat() {
+        assert!(bench.ops.remove(&Location::s3("ops", key)));
+    }
+    crate::lineage::set_main(&bench, before).await;
+    unset_ledgers(&bench).await;
+    (bench.restarted(), batch)
 }
 
 async fn unset_ledgers(bench: &Bench) {
