@@ -9,7 +9,6 @@ use icefall_manifest::{BatchManifest, DeadLetter, OffsetRun, TableUuid};
 use icefall_store::Location;
 use serde_json::Value;
 
-use crate::operator::batch_of;
 use crate::readers::{Letter, Row, rows_in};
 use crate::record::{Record, RecordNo};
 use crate::reported::Reported;
@@ -43,7 +42,7 @@ pub(crate) fn check(world: &mut World) -> Result<(), String> {
     read_dead_letters(world, &mut account)?;
     read_quarantine(world, &mut account)?;
     read_queue(world, &mut account)?;
-    for batch in world.parts.post.replays() {
+    for batch in world.parts.replays() {
         account.replayed.extend(batch_numbers(world, &batch)?);
     }
     judge(world, &account)
@@ -65,6 +64,7 @@ fn read_table(world: &mut World, index: usize, account: &mut Account) -> Result<
     let metadata = world.metadata(name).ok_or_else(|| format!("table {name} is not there"))?;
     no_other_tables_files(world, name, &metadata)?;
     all_registered(world, name, &metadata)?;
+    let head = world.head(name, &metadata).map(|head| head.snapshot_id());
     for snapshot in metadata.snapshots() {
         let files = world.readers.rows(snapshot)?;
         let mut seen = BTreeSet::new();
@@ -74,7 +74,7 @@ fn read_table(world: &mut World, index: usize, account: &mut Account) -> Result<
                 return Err(format!("DOUBLED record {}: twice in snapshot {id} of {name}: {row:?}", row.no));
             }
         }
-        if Some(snapshot.snapshot_id()) == metadata.current_snapshot_id() {
+        if Some(snapshot.snapshot_id()) == head {
             let rows = files.iter().flat_map(|rows| rows.iter());
             for row in rows {
                 if account.rows.insert(row.no, (index, row.clone())).is_some() {
@@ -103,11 +103,15 @@ fn all_registered(world: &World, name: &str, metadata: &TableMetadata) -> Result
 /// Properties of ledgers of which the register knows nothing, by name and value.
 pub(crate) fn unregistered(world: &World, metadata: &TableMetadata) -> Vec<(String, String)> {
     let is_unknown = |ledger: &Ledger| world.parts.ops.peek(&register_of(ledger)).is_none();
-    let name = |ledger: Ledger| format!("{LEDGERS}main.{}", ledger.id().source);
-    let names = ledgers(metadata).into_iter().filter(is_unknown).map(name);
+    let names = ledgers(metadata).into_iter().filter(is_unknown).map(|ledger| property_of(&ledger));
     names
         .filter_map(|name| metadata.properties().get(&name).map(|value| (name.clone(), value.clone())))
         .collect()
+}
+
+/// The name of a ledger's property.
+pub(crate) fn property_of(ledger: &Ledger) -> String {
+    format!("{LEDGERS}{}.{}", ledger.id().branch, ledger.id().source)
 }
 
 /// Where the register has a ledger.
@@ -119,8 +123,8 @@ fn register_of(ledger: &Ledger) -> Location {
 /// No file that was stored before the table was made can be one of it.
 fn no_other_tables_files(world: &mut World, name: &str, metadata: &TableMetadata) -> Result<(), String> {
     let made_ms = world.sim.state().made_ms.get(name).copied().unwrap_or_default();
-    let Some(snapshot) = metadata.current_snapshot() else { return Ok(()) };
-    let files = world.readers.data_files(snapshot)?;
+    let Some(snapshot) = world.head(name, metadata) else { return Ok(()) };
+    let files = world.readers.data_files(&snapshot)?;
     let born = world.parts.born.lock().unwrap_or_else(PoisonError::into_inner);
     match files.iter().find(|file| born.get(*file).is_some_and(|born_ms| *born_ms < made_ms)) {
         Some(file) => Err(format!("ANOTHER TABLE'S file stands in {name}: {file}")),
@@ -152,7 +156,7 @@ fn read_quarantine(world: &mut World, account: &mut Account) -> Result<(), Strin
         if let Some(needless) = needless(world, reason) {
             return Err(format!("NEEDLESS {key}: {needless}: {entry}"));
         }
-        let Some(batch) = batch_of(&raw) else {
+        let Some(batch) = world.parts.batch_of(&raw) else {
             foreign.insert(base.rsplit('/').next().unwrap_or_default().to_owned());
             continue;
         };
@@ -186,11 +190,11 @@ fn read_quarantine(world: &mut World, account: &mut Account) -> Result<(), Strin
 }
 
 /// Alarms rest on metrics: each message in quarantine was counted, if only by a process that died before it could say so,
-/// and each source that stands still was reported.
+/// or made an invocation fail, and each source that stands still was reported.
 fn all_reported(world: &World, messages: &BTreeSet<String>) -> Result<(), String> {
     let reported = world.sim.state().reported.clone();
-    let Reported { told, untold } = &reported;
-    if told.quarantined + untold.quarantined < messages.len() as u64 {
+    let Reported { told, untold, unsure } = &reported;
+    if told.quarantined + untold.quarantined + unsure < messages.len() as u64 {
         return Err(format!("UNREPORTED {} messages are in quarantine: {reported:?}", messages.len()));
     }
     for table in &world.tables {
@@ -247,7 +251,7 @@ fn needless(world: &World, reason: &str) -> Option<&'static str> {
 /// What is still queued waits for an operator, because its source stands still.
 fn read_queue(world: &mut World, account: &mut Account) -> Result<(), String> {
     for body in world.parts.post.waiting() {
-        let Some(batch) = batch_of(&body) else {
+        let Some(batch) = world.parts.batch_of(&body) else {
             return Err(format!("STUCK a message that is no batch manifest: {body}"));
         };
         if !stands_still(world, &batch) {

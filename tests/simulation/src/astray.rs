@@ -5,21 +5,16 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use iceberg::spec::{
-    MAIN_BRANCH, ManifestListWriter, Operation, Snapshot, SnapshotReference, Summary, TableMetadata,
-};
+use iceberg::spec::{Operation, Snapshot, SnapshotReference, Summary, TableMetadata};
 use iceberg::{TableRequirement, TableUpdate};
 use icefall_catalog::Commit;
 use icefall_clock::Entropy;
 use icefall_ledger::Ledger;
-use icefall_store::{ObjectStore, file_io};
 use serde_json::Value;
 
-use crate::account::ledgers;
+use crate::account::{ledgers, property_of};
 use crate::others::{KEEP_ALL, lineage};
-use crate::ports::now;
 use crate::tally::Fault;
-use crate::watch::LEDGERS;
 use crate::world::{Broken, World};
 
 impl World {
@@ -28,7 +23,7 @@ impl World {
         let Some((table, metadata)) = self.whole(index) else { return false };
         let mut found = Vec::new();
         for ledger in ledgers(&metadata) {
-            let name = format!("{LEDGERS}main.{}", ledger.id().source);
+            let name = property_of(&ledger);
             for file in metadata.metadata_log() {
                 let Some(value) = self.logged(&file.metadata_file, &metadata, &name) else { continue };
                 let last = |value: &Value| value.pointer("/snapshot/sequence_number").and_then(Value::as_i64);
@@ -51,15 +46,15 @@ impl World {
     /// A newer version has committed, and was taken back: it left a ledger of a format that is unknown.
     pub(crate) fn put_newer_format(&mut self, index: usize) -> bool {
         let Some((table, metadata)) = self.whole(index) else { return false };
-        let Some(head) = metadata.current_snapshot_id() else { return false };
+        let Some(head) = self.head(table, &metadata).map(|head| head.snapshot_id()) else { return false };
         let Some(ledger) = self.sim.rng.pick(&ledgers(&metadata)).cloned() else { return false };
-        let name = format!("{LEDGERS}main.{}", ledger.id().source);
+        let name = property_of(&ledger);
         let Some(newest) = metadata.properties().get(&name).cloned() else { return false };
         let newer = newest.replacen(r#""format":1"#, r#""format":2"#, 1);
-        let mut updates = self.empty_snapshot(&metadata, Some(head), None);
+        let mut updates = self.empty_snapshot(table, &metadata, Some(head), None);
         updates.push(TableUpdate::SetProperties { updates: [(name.clone(), newer.clone())].into() });
-        let main = MAIN_BRANCH.to_owned();
-        let on = TableRequirement::RefSnapshotIdMatch { r#ref: main, snapshot_id: Some(head) };
+        let branch = self.branch(table).to_owned();
+        let on = TableRequirement::RefSnapshotIdMatch { r#ref: branch, snapshot_id: Some(head) };
         let done =
             newer != newest && self.commit(table, &Commit::new(vec![on], updates, self.parts.entropy.uuid()));
         if done {
@@ -69,17 +64,20 @@ impl World {
         done
     }
 
-    /// Somebody sets the main branch to where the ledgers don't stand.
+    /// Somebody sets the branch to where the ledgers don't stand.
     pub(crate) fn lead_astray(&mut self, index: usize) -> Option<Fault> {
         let (table, metadata) = self.whole(index)?;
-        let head = metadata.current_snapshot_id()?;
+        let head = self.head(table, &metadata)?.snapshot_id();
+        let branch = self.branch(table);
         let held = ledgers(&metadata);
         if !self.holds_all_topics(index, &held) {
             return None;
         }
         let mut ways = vec![(Fault::Replaced, None)];
         ways.extend(others(&metadata, &held).into_iter().map(|id| (Fault::OtherHistory, Some(id))));
-        ways.extend(before_rewind(&metadata, &held).into_iter().map(|id| (Fault::BeforeRewind, Some(id))));
+        ways.extend(
+            before_rewind(&metadata, branch, &held).into_iter().map(|id| (Fault::BeforeRewind, Some(id))),
+        );
         if held.iter().all(|ledger| ledger.last_rewind().is_some()) {
             ways.push((Fault::CherryPicked, None));
         }
@@ -94,22 +92,21 @@ impl World {
         ways.retain(|(kind, _)| *kind == fault);
         let (_, target) = *self.sim.rng.pick(&ways)?;
         let updates = match (fault, target) {
-            (_, Some(target)) => vec![set_main(target)],
-            (Fault::Replaced, None) => self.empty_snapshot(&metadata, None, None),
+            (_, Some(target)) => vec![set_branch(branch, target)],
+            (Fault::Replaced, None) => self.empty_snapshot(table, &metadata, None, None),
             (_, None) => {
                 // From before the rewind, or from one that can't be seen any more.
-                let picked = before_rewind(&metadata, &held).last().copied().unwrap_or(1);
-                self.empty_snapshot(&metadata, Some(head), Some(picked))
+                let picked = before_rewind(&metadata, branch, &held).last().copied().unwrap_or(1);
+                self.empty_snapshot(table, &metadata, Some(head), Some(picked))
             }
         };
-        let main = MAIN_BRANCH.to_owned();
-        let on = TableRequirement::RefSnapshotIdMatch { r#ref: main, snapshot_id: Some(head) };
+        let branch = self.branch(table).to_owned();
+        let on = TableRequirement::RefSnapshotIdMatch { r#ref: branch, snapshot_id: Some(head) };
         if !self.commit(table, &Commit::new(vec![on], updates, self.parts.entropy.uuid())) {
             return None;
         }
         self.broken.insert(index, Broken::Astray { head });
-        let names = held.iter().map(|ledger| format!("{LEDGERS}main.{}", ledger.id().source));
-        let still = names.map(|name| (table.to_owned(), name));
+        let still = held.iter().map(|ledger| (table.to_owned(), property_of(ledger)));
         self.sim.state().watched.still.extend(still);
         Some(fault)
     }
@@ -118,7 +115,10 @@ impl World {
     pub(crate) fn lead_back(&mut self, index: usize, head: i64) -> bool {
         let Some(table) = self.tables.get(index).map(|table| table.name) else { return false };
         self.sim.state().watched.still.retain(|(still, _)| still != table);
-        self.commit(table, &Commit::new(vec![], vec![set_main(head)], self.parts.entropy.uuid()))
+        self.commit(
+            table,
+            &Commit::new(vec![], vec![set_branch(self.branch(table), head)], self.parts.entropy.uuid()),
+        )
     }
 
     /// A table that nothing is wrong with.
@@ -140,46 +140,33 @@ impl World {
         file.get("properties")?.get(name)?.as_str().filter(|_| is_its).map(str::to_owned)
     }
 
-    /// What adds a snapshot without files to main: after `parent`, and as if picked from another one.
+    /// What adds a snapshot without files to the branch: after `parent`, and as if picked from another one.
     #[expect(clippy::expect_used, reason = "a snapshot that can't be built is a fault of the simulation")]
     fn empty_snapshot(
         &self,
+        table: &str,
         metadata: &TableMetadata,
         parent: Option<i64>,
         picked: Option<i64>,
     ) -> Vec<TableUpdate> {
         let id = (self.parts.entropy.bits() >> 1).cast_signed();
-        let sequence = metadata.next_sequence_number();
-        let path = format!("{}/metadata/snap-{id}.avro", metadata.location());
-        let io = file_io(Arc::clone(&self.parts.lake) as Arc<dyn ObjectStore>);
-        let output = now(io.new_output(&path).expect("an output").writer()).expect("a writer");
-        let mut list = ManifestListWriter::v2(output, id, parent, sequence);
-        if let Some(parent) = parent.and_then(|id| metadata.snapshot_by_id(id)) {
-            let held = self.readers.list(metadata, parent).expect("a list");
-            list.add_manifests(held.entries().iter().cloned()).expect("manifests");
-        }
-        now(list.close()).expect("a list");
+        let held = parent.and_then(|id| metadata.snapshot_by_id(id));
+        let held = held.map(|parent| self.readers.list(metadata, parent).expect("a list"));
+        let manifests = held.map(|held| held.entries().to_vec()).unwrap_or_default();
         let picked = picked.map(|id| ("source-snapshot-id".to_owned(), id.to_string()));
         let additional_properties: HashMap<_, _> = picked.into_iter().collect();
-        let snapshot = Snapshot::builder()
-            .with_snapshot_id(id)
-            .with_parent_snapshot_id(parent)
-            .with_sequence_number(sequence)
-            .with_timestamp_ms(self.sim.now_ms().cast_signed().max(metadata.last_updated_ms()))
-            .with_manifest_list(path)
-            .with_summary(Summary { operation: Operation::Append, additional_properties })
-            .with_schema_id(metadata.current_schema_id())
-            .build();
-        vec![TableUpdate::AddSnapshot { snapshot }, set_main(id)]
+        let summary = Summary { operation: Operation::Append, additional_properties };
+        let snapshot = self.snapshot(metadata, id, parent, manifests, summary);
+        vec![TableUpdate::AddSnapshot { snapshot }, set_branch(self.branch(table), id)]
     }
 }
 
-fn set_main(id: i64) -> TableUpdate {
+fn set_branch(branch: &str, id: i64) -> TableUpdate {
     let reference = SnapshotReference::new(id, KEEP_ALL);
-    TableUpdate::SetSnapshotRef { ref_name: MAIN_BRANCH.to_owned(), reference }
+    TableUpdate::SetSnapshotRef { ref_name: branch.to_owned(), reference }
 }
 
-/// Whether main shows a snapshot of the ledger's source after `last`.
+/// Whether the branch shows a snapshot of the ledger's source after `last`.
 fn is_ours_after(metadata: &TableMetadata, ledger: &Ledger, last: i64) -> bool {
     let source = ledger.id().source.to_string();
     let is_ours = |id: &i64| {
@@ -188,7 +175,7 @@ fn is_ours_after(metadata: &TableMetadata, ledger: &Ledger, last: i64) -> bool {
         let named = sources.split(' ').any(|held| held == source);
         (named && snapshot.sequence_number() > last).then_some(())
     };
-    lineage(metadata).iter().any(|id| is_ours(id).is_some())
+    lineage(metadata, ledger.id().branch.as_str()).iter().any(|id| is_ours(id).is_some())
 }
 
 /// Snapshots beside the history of every ledger, which can be seen far enough to tell.
@@ -216,15 +203,15 @@ fn others(metadata: &TableMetadata, held: &[Ledger]) -> Vec<i64> {
     found
 }
 
-/// Ancestors of main from before the last rewind of every ledger.
-fn before_rewind(metadata: &TableMetadata, held: &[Ledger]) -> Vec<i64> {
+/// Ancestors of the branch from before the last rewind of every ledger.
+fn before_rewind(metadata: &TableMetadata, branch: &str, held: &[Ledger]) -> Vec<i64> {
     let is_before = |id: &i64| {
         let Some(snapshot) = metadata.snapshot_by_id(*id) else { return false };
         let rewind =
             |ledger: &Ledger| ledger.last_rewind().is_some_and(|at| snapshot.sequence_number() < at.0);
         held.iter().all(rewind)
     };
-    lineage(metadata).into_iter().filter(is_before).collect()
+    lineage(metadata, branch).into_iter().filter(is_before).collect()
 }
 
 /// A snapshot and its ancestors that can be seen, newest first.

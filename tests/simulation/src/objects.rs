@@ -6,10 +6,14 @@ use crate::world::DEAD_LETTERS;
 
 /// A sealed node of a ledger's index.
 pub(crate) const NODE: &str = "an index node";
+/// What is said of a message in quarantine.
+pub(crate) const ENTRY: &str = "a quarantine entry";
 /// A copy of a data file, in quarantine.
 pub(crate) const COPY: &str = "a quarantined copy";
 /// Dead letters on their way.
 pub(crate) const LETTERS: &str = "dead letters";
+/// A batch manifest that a message points to.
+pub(crate) const SPILL: &str = "a large batch manifest";
 /// A manifest.
 pub(crate) const MANIFEST: &str = "a manifest";
 /// The table of the dead letters.
@@ -48,7 +52,7 @@ pub(crate) fn of_store(part: Part, key: &str, body: Option<&[u8]>) -> &'static s
         (_, "heartbeat") => "a heartbeat",
         (_, "register") => "a register entry",
         (_, "clusters") => "a topic's clusters",
-        (_, "spill") => "a large batch manifest",
+        (_, "spill") => SPILL,
         _ => "something else",
     }
 }
@@ -65,7 +69,7 @@ fn of_lake(name: &str) -> &'static str {
 /// An entry is three objects: what is said about it, the message, and copies in a folder of their own.
 fn of_quarantine(key: &str, name: &str) -> &'static str {
     match (key.split('/').count(), name.rsplit('.').next()) {
-        (4, Some("json")) => "a quarantine entry",
+        (4, Some("json")) => ENTRY,
         (4, Some("raw")) => "a quarantined message",
         (5, _) => COPY,
         _ => "quarantine",

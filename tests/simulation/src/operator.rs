@@ -10,7 +10,7 @@ use icefall_cli::{
     Arguments, Command, LedgerCommand, NamedSource, QuarantineCommand, ReplayArguments, StopsCommand,
 };
 use icefall_ledger::StopDecision;
-use icefall_manifest::{BatchManifest, Message};
+use icefall_manifest::BatchManifest;
 use serde_json::Value;
 
 use crate::account;
@@ -375,14 +375,6 @@ impl World {
 
     fn batch_of_entry(&self, entry: &Entry) -> Option<BatchManifest> {
         let raw = account::ops_text(self, &entry.key("raw")).ok()?;
-        batch_of(&raw)
-    }
-}
-
-/// The batch manifest that a message brings, if it is one.
-pub(crate) fn batch_of(body: &str) -> Option<BatchManifest> {
-    match Message::decode(body) {
-        Ok(Message::Batch(batch) | Message::Released(batch, _)) => Some(*batch),
-        _ => None,
+        self.parts.batch_of(&raw)
     }
 }

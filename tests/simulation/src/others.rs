@@ -5,9 +5,9 @@ use std::sync::{Arc, PoisonError};
 
 use arrow::compute::concat_batches;
 use iceberg::spec::{
-    DataContentType, DataFile, DataFileBuilder, DataFileFormat, Datum, Literal, MAIN_BRANCH, ManifestFile,
-    ManifestListWriter, ManifestWriterBuilder, Operation, PrimitiveType, Snapshot, SnapshotReference,
-    SnapshotRetention, Struct, Summary, TableMetadata, Type,
+    DataContentType, DataFile, DataFileBuilder, DataFileFormat, Datum, FormatVersion, Literal, ManifestFile,
+    ManifestListWriter, ManifestWriterBuilder, Operation, PrimitiveType, Snapshot, SnapshotRef,
+    SnapshotReference, SnapshotRetention, Struct, Summary, TableMetadata, Type,
 };
 use iceberg::{TableRequirement, TableUpdate};
 use icefall_catalog::{Catalog, Commit, NewTable};
@@ -33,7 +33,7 @@ impl World {
     /// Rewrites the rows of files that have the present schema into new files, by the present spec.
     pub(crate) fn compact(&mut self, table: &str) -> bool {
         let Some(metadata) = self.metadata(table) else { return false };
-        let Some(parent) = metadata.current_snapshot().cloned() else { return false };
+        let Some(parent) = self.head(table, &metadata) else { return false };
         let Ok(list) = self.readers.list(&metadata, &parent) else { return false };
         let mut kept = Vec::new();
         let mut old = Vec::new();
@@ -78,7 +78,10 @@ impl World {
         let output = io.new_output(path).expect("an output");
         let schema = Arc::clone(metadata.current_schema());
         let builder = ManifestWriterBuilder::new(output, Some(id), schema, spec.as_ref().clone());
-        let mut writer = builder.build_v2_data();
+        let mut writer = match metadata.format_version() {
+            FormatVersion::V3 => builder.build_v3_data(),
+            FormatVersion::V1 | FormatVersion::V2 => builder.build_v2_data(),
+        };
         let partition = spec.partition_type(metadata.current_schema()).expect("a partition type");
         let types: Vec<_> =
             partition.fields().iter().map(|field| field.field_type.as_ref().clone()).collect();
@@ -88,7 +91,40 @@ impl World {
         now(writer.write_manifest_file()).expect("a manifest")
     }
 
-    #[expect(clippy::expect_used, reason = "a compaction that can't be built is a fault of the simulation")]
+    /// A snapshot with these manifests, whose list is there.
+    #[expect(clippy::expect_used, reason = "a snapshot that can't be built is a fault of the simulation")]
+    pub(crate) fn snapshot(
+        &self,
+        metadata: &TableMetadata,
+        id: i64,
+        parent: Option<i64>,
+        manifests: Vec<ManifestFile>,
+        summary: Summary,
+    ) -> Snapshot {
+        let (sequence, first_row) = (metadata.next_sequence_number(), metadata.next_row_id());
+        let path = format!("{}/metadata/snap-{id}.avro", metadata.location());
+        let io = file_io(Arc::clone(&self.parts.lake) as Arc<dyn ObjectStore>);
+        let output = now(io.new_output(&path).expect("an output").writer()).expect("a writer");
+        let has_row_ids = metadata.format_version() == FormatVersion::V3;
+        let mut list = if has_row_ids {
+            ManifestListWriter::v3(output, id, parent, sequence, Some(first_row))
+        } else {
+            ManifestListWriter::v2(output, id, parent, sequence)
+        };
+        list.add_manifests(manifests.into_iter()).expect("manifests");
+        let rows = list.next_row_id().map_or(0, |next| next.saturating_sub(first_row));
+        now(list.close()).expect("a list");
+        let builder = Snapshot::builder()
+            .with_snapshot_id(id)
+            .with_parent_snapshot_id(parent)
+            .with_sequence_number(sequence)
+            .with_timestamp_ms(self.sim.now_ms().cast_signed().max(metadata.last_updated_ms()))
+            .with_manifest_list(path)
+            .with_summary(summary)
+            .with_schema_id(metadata.current_schema_id());
+        if has_row_ids { builder.with_row_range(first_row, rows).build() } else { builder.build() }
+    }
+
     fn replace(
         &self,
         table: &str,
@@ -97,35 +133,20 @@ impl World {
         manifests: Vec<ManifestFile>,
         id: i64,
     ) -> bool {
-        let sequence = metadata.next_sequence_number();
-        let path = format!("{}/metadata/snap-{id}.avro", metadata.location());
-        let io = file_io(Arc::clone(&self.parts.lake) as Arc<dyn ObjectStore>);
-        let output = now(io.new_output(&path).expect("an output").writer()).expect("a writer");
-        let mut list = ManifestListWriter::v2(output, id, Some(parent.snapshot_id()), sequence);
-        list.add_manifests(manifests.into_iter()).expect("manifests");
-        now(list.close()).expect("a list");
         let summary = Summary { operation: Operation::Replace, additional_properties: HashMap::new() };
-        let snapshot = Snapshot::builder()
-            .with_snapshot_id(id)
-            .with_parent_snapshot_id(Some(parent.snapshot_id()))
-            .with_sequence_number(sequence)
-            .with_timestamp_ms(self.sim.now_ms().cast_signed().max(metadata.last_updated_ms()))
-            .with_manifest_list(path)
-            .with_summary(summary)
-            .with_schema_id(metadata.current_schema_id())
-            .build();
+        let snapshot = self.snapshot(metadata, id, Some(parent.snapshot_id()), manifests, summary);
         let reference = SnapshotReference::new(id, KEEP_ALL);
         let updates = vec![
             TableUpdate::AddSnapshot { snapshot },
-            TableUpdate::SetSnapshotRef { ref_name: MAIN_BRANCH.to_owned(), reference },
+            TableUpdate::SetSnapshotRef { ref_name: self.branch(table).to_owned(), reference },
         ];
-        let main = MAIN_BRANCH.to_owned();
+        let branch = self.branch(table).to_owned();
         let on =
-            TableRequirement::RefSnapshotIdMatch { r#ref: main, snapshot_id: Some(parent.snapshot_id()) };
+            TableRequirement::RefSnapshotIdMatch { r#ref: branch, snapshot_id: Some(parent.snapshot_id()) };
         self.commit(table, &Commit::new(vec![on], updates, self.parts.entropy.uuid()))
     }
 
-    /// Removes all snapshots but the newest few of the main branch.
+    /// Removes all snapshots but the newest few of the branch.
     pub(crate) fn expire(&self, table: &str) -> bool {
         let Some(metadata) = self.metadata(table) else { return false };
         // Where a branch was led astray from is needed still.
@@ -138,7 +159,7 @@ impl World {
             return false;
         }
         let keep = usize::try_from(self.sim.rng.within(1..4)).unwrap_or(1);
-        let kept: BTreeSet<i64> = lineage(&metadata).into_iter().take(keep).collect();
+        let kept: BTreeSet<i64> = lineage(&metadata, self.branch(table)).into_iter().take(keep).collect();
         let ids = metadata.snapshots().map(|snapshot| snapshot.snapshot_id());
         let mut gone: Vec<_> = ids.filter(|id| !kept.contains(id)).collect();
         gone.sort_unstable();
@@ -186,7 +207,7 @@ impl World {
         self.commit(table, &Commit::new(vec![], updates, self.parts.entropy.uuid()))
     }
 
-    /// Sets the main branch back to an ancestor that is still there; its later rows are gone by the operator's will.
+    /// Sets the branch back to an ancestor that is still there; its later rows are gone by the operator's will.
     pub(crate) fn roll_back(&mut self, index: usize) -> bool {
         let Some(table) = self.tables.get(index).map(|table| table.name) else { return false };
         let Some(metadata) = self.metadata(table).filter(|_| !self.broken.contains_key(&index)) else {
@@ -197,12 +218,15 @@ impl World {
         let rewind = rewinds.max().map_or(0, |rewind| rewind.0);
         let is_after =
             |id: &i64| metadata.snapshot_by_id(*id).is_some_and(|held| held.sequence_number() >= rewind);
-        let ancestors: Vec<_> = lineage(&metadata).into_iter().skip(1).filter(is_after).collect();
+        let ancestors: Vec<_> =
+            lineage(&metadata, self.branch(table)).into_iter().skip(1).filter(is_after).collect();
         let Some(target) = self.sim.rng.pick(&ancestors).copied() else { return false };
-        let Some(before) = self.row_numbers(&metadata, metadata.current_snapshot_id()) else { return false };
-        let Some(after) = self.row_numbers(&metadata, Some(target)) else { return false };
+        let Some(before) = self.row_numbers(self.head(table, &metadata)) else { return false };
+        let after = self.row_numbers(metadata.snapshot_by_id(target).cloned());
+        let Some(after) = after else { return false };
         let reference = SnapshotReference::new(target, KEEP_ALL);
-        let updates = vec![TableUpdate::SetSnapshotRef { ref_name: MAIN_BRANCH.to_owned(), reference }];
+        let ref_name = self.branch(table).to_owned();
+        let updates = vec![TableUpdate::SetSnapshotRef { ref_name, reference }];
         if !self.commit(table, &Commit::new(vec![], updates, self.parts.entropy.uuid())) {
             return false;
         }
@@ -221,7 +245,7 @@ impl World {
         }
         let Some(name) = self.tables.get(index).map(|table| table.name) else { return false };
         let Some(metadata) = self.metadata(name) else { return false };
-        let Some(rows) = self.row_numbers(&metadata, metadata.current_snapshot_id()) else { return false };
+        let Some(rows) = self.row_numbers(self.head(name, &metadata)) else { return false };
         let posted = account::outbox_numbers(self, &metadata);
         if !self.parts.catalog.drop_table(&ident(name)) {
             return false;
@@ -254,6 +278,8 @@ impl World {
         new.partition_spec = metadata.default_partition_spec().as_ref().clone().into_unbound();
         let properties = metadata.properties().iter().filter(|(key, _)| copied || !is_ledger(key));
         new.properties = properties.map(|(key, value)| (key.clone(), value.clone())).collect();
+        let version = (metadata.format_version() as u8).to_string();
+        new.properties.insert("format-version".to_owned(), version);
         let made = now(self.parts.catalog.create_table(&ident(name), &new)).is_ok();
         let now_ms = self.sim.now_ms();
         self.sim.state().made_ms.insert(name.to_owned(), now_ms);
@@ -344,7 +370,7 @@ impl World {
     /// Others commit to a table while a commit is on its way there.
     pub(crate) fn interfere(&mut self, table: &str) {
         let index = self.tables.iter().position(|known| known.name == table);
-        let is_empty = self.metadata(table).is_some_and(|metadata| metadata.current_snapshot().is_none());
+        let is_empty = self.metadata(table).is_some_and(|metadata| self.head(table, &metadata).is_none());
         let done = match (index, self.sim.rng.within(0..4)) {
             (Some(index), _) if is_empty => self.make_again(index, false),
             (Some(index), 0 | 1) => self.roll_back(index),
@@ -357,21 +383,19 @@ impl World {
         }
     }
 
-    fn row_numbers(&mut self, metadata: &TableMetadata, snapshot: Option<i64>) -> Option<BTreeSet<usize>> {
-        let Some(snapshot) = snapshot.and_then(|id| metadata.snapshot_by_id(id)).cloned() else {
-            return Some(BTreeSet::new());
-        };
+    fn row_numbers(&mut self, snapshot: Option<SnapshotRef>) -> Option<BTreeSet<usize>> {
+        let Some(snapshot) = snapshot else { return Some(BTreeSet::new()) };
         let files = self.readers.rows(&snapshot).ok()?;
         Some(files.iter().flat_map(|rows| rows.iter().map(|row| row.no)).collect())
     }
 }
 
-/// The main branch's snapshots that are still there, newest first.
-pub(crate) fn lineage(metadata: &TableMetadata) -> Vec<i64> {
+/// A branch's snapshots that are still there, newest first.
+pub(crate) fn lineage(metadata: &TableMetadata, branch: &str) -> Vec<i64> {
     let parent = |snapshot: &Arc<Snapshot>| {
         snapshot.parent_snapshot_id().and_then(|id| metadata.snapshot_by_id(id)).cloned()
     };
-    let newest = metadata.current_snapshot().cloned();
+    let newest = metadata.snapshot_for_ref(branch).cloned();
     std::iter::successors(newest, parent).map(|snapshot| snapshot.snapshot_id()).collect()
 }
 

@@ -196,12 +196,17 @@ impl ObjectStore for SimStore {
             }
             let mut born = born.lock().unwrap_or_else(PoisonError::into_inner);
             born.insert(place.to_string(), sim.now_ms());
-            if object == objects::NODE {
-                sim.strike_unless_calm(Fault::NodeSealed);
+            match object {
+                objects::NODE => sim.strike_unless_calm(Fault::NodeSealed),
+                objects::SPILL => sim.strike_unless_calm(Fault::Spilled),
+                _ => {}
             }
             if is_lost(&sim, &place) { Ok(()) } else { now(inner.put(&place, body)) }
         };
         let put = self.call("put", icefall_store::Operation::Put, (location, object), effect).await;
+        if put.is_err() && object == objects::ENTRY {
+            self.gate.sim.state().reported.unsure += 1;
+        }
         if deadly {
             self.gate.doom();
         }

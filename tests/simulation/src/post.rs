@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use icefall_manifest::{BatchManifest, Message};
 use icefall_queue::{CommitQueue, QueueError};
-use icefall_tables::REPLAY;
 use icefall_testkit::FakeQueue;
 
 use crate::lie::Lie;
@@ -94,14 +92,9 @@ impl Post {
         Some(was_let_go)
     }
 
-    /// Messages by which dead letters were to become rows.
-    pub(crate) fn replays(&self) -> Vec<BatchManifest> {
-        let replayed = |body: &String| match Message::decode(body) {
-            Ok(Message::Released(batch, release)) if release.overruled == REPLAY => Some(*batch),
-            _ => None,
-        };
-        let said = format!("\"{REPLAY}\"");
-        self.state().accepted.iter().filter(|body| body.contains(&said)).filter_map(replayed).collect()
+    /// All bodies that were ever accepted.
+    pub(crate) fn accepted(&self) -> Vec<String> {
+        self.state().accepted.clone()
     }
 
     /// When the last of the late messages can be seen.

@@ -38,6 +38,8 @@ const AT_ONCE: usize = 3;
 const OPERATORS: usize = 2;
 /// Of a thousand invocations of the committer the queue's own trigger begins so many.
 const BROUGHT: u64 = 100;
+/// Of a thousand processes the messages of so many are large.
+const SPILLING: u64 = 120;
 /// Nobody waits longer for a command.
 const PATIENCE_MS: u64 = 15 * 60_000;
 /// The twelve hours after which a writer takes nothing in, what it may remember of the heartbeat, and clocks that differ.
@@ -168,7 +170,9 @@ impl Reach {
     }
 
     fn ops(&self) -> OpsBucket {
-        OpsBucket::new(Arc::clone(&self.ops_store) as Arc<dyn ObjectStore>, "ops", "")
+        let ops = OpsBucket::new(Arc::clone(&self.ops_store) as Arc<dyn ObjectStore>, "ops", "");
+        // As if all its batches were large.
+        if self.gate.sim.rng.chance(SPILLING) { ops.with_message_limit(0) } else { ops }
     }
 }
 

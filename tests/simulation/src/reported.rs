@@ -25,6 +25,9 @@ pub(crate) struct Reported {
     pub(crate) told: Counted,
     /// By processes that died before.
     pub(crate) untold: Counted,
+    /// Entries of quarantine that may be there, though their processes were told that they are not: their messages stayed
+    /// queued, and the invocations failed for that.
+    pub(crate) unsure: u64,
 }
 
 impl Counted {

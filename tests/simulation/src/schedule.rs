@@ -9,7 +9,6 @@ use icefall_testkit::Failure;
 
 use crate::account;
 use crate::lie::Lie;
-use crate::operator::batch_of;
 use crate::tally::{Fault, Tally};
 use crate::weather::Part;
 use crate::world::{CLUSTER, DEAD_LETTERS, SettingsText, World};
@@ -436,6 +435,7 @@ impl World {
             max_messages: *rng.pick(&[1, 3, 1000]).unwrap_or(&1000),
             commit_interval_s: rng.within(0..5),
             cluster: if rng.chance(120) { "renamed" } else { CLUSTER },
+            ..self.settings.text
         };
         self.change_settings_to(text);
     }
@@ -590,6 +590,6 @@ impl World {
     /// Whether all that is queued waits for an operator.
     fn only_waits(&self) -> bool {
         let waits = |batch: BatchManifest| self.is_broken(&batch) || account::stands_still(self, &batch);
-        self.parts.post.waiting().iter().all(|body| batch_of(body).is_some_and(waits))
+        self.parts.post.waiting().iter().all(|body| self.parts.batch_of(body).is_some_and(waits))
     }
 }

@@ -80,6 +80,8 @@ faults! {
     Redelivered => "held messages delivered again",
     /// An invocation by the queue's own trigger, which holds the messages that it brings.
     Brought => "committer invoked by the queue with messages",
+    /// A message that points to what it would bring.
+    Spilled => "batch manifest too large for a message",
     /// Messages that come in another order.
     Shuffled => "messages in another order",
     /// A message that is days late.

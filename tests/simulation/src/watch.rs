@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use iceberg::spec::TableMetadata;
+use iceberg::spec::{SnapshotRef, TableMetadata};
 use iceberg::{TableIdent, TableUpdate};
 use icefall_catalog::Commit;
 use icefall_manifest::DeadLetter;
@@ -32,24 +32,33 @@ pub(crate) struct Rewound {
 
 /// The ledgers of `table` that were rewound from `before` to `after`.
 pub(crate) fn rewound(table: &TableIdent, before: &TableMetadata, after: &TableMetadata) -> Vec<Rewound> {
-    if operator(after) != Some("ledger rewind") {
-        return Vec::new();
-    }
     let rewind = |metadata: &TableMetadata, name: &String| {
         let value: Value = serde_json::from_str(metadata.properties().get(name)?).ok()?;
         value.get("last_rewind").filter(|rewind| !rewind.is_null()).cloned()
     };
     let parent = |id: &i64| before.snapshot_by_id(*id)?.parent_snapshot_id();
-    let oldest = std::iter::successors(before.current_snapshot_id(), parent).last();
-    let whole = oldest.is_none_or(|oldest| before.snapshot_by_id(oldest).is_some());
+    let is_whole = |name: &str| {
+        let newest = newest(before, name).map(|newest| newest.snapshot_id());
+        let oldest = std::iter::successors(newest, parent).last();
+        oldest.is_none_or(|oldest| before.snapshot_by_id(oldest).is_some())
+    };
     let ledgers = after.properties().keys().filter(|name| name.starts_with(LEDGERS));
-    let changed = ledgers.filter(|name| rewind(before, name) != rewind(after, name));
-    changed.map(|name| Rewound { table: table.to_string(), property: name.clone(), whole }).collect()
+    let changed = ledgers.filter(|name| {
+        operator(after, name) == Some("ledger rewind") && rewind(before, name) != rewind(after, name)
+    });
+    let rewound =
+        |name: &String| Rewound { table: table.to_string(), property: name.clone(), whole: is_whole(name) };
+    changed.map(rewound).collect()
 }
 
-/// What the newest snapshot says that an operator did.
-fn operator(metadata: &TableMetadata) -> Option<&str> {
-    let summary = metadata.current_snapshot()?.summary();
+/// The newest snapshot of the branch that the ledger of this property is about.
+fn newest<'a>(metadata: &'a TableMetadata, property: &str) -> Option<&'a SnapshotRef> {
+    metadata.snapshot_for_ref(property.strip_prefix(LEDGERS)?.split_once('.')?.0)
+}
+
+/// What that one says that an operator did.
+fn operator<'a>(metadata: &'a TableMetadata, property: &str) -> Option<&'a str> {
+    let summary = newest(metadata, property)?.summary();
     summary.additional_properties.get(OPERATOR).map(String::as_str)
 }
 
@@ -183,13 +192,13 @@ pub(crate) fn needless_letter(
 /// What is wrong with a change of one ledger.
 fn change(name: &str, before: &Value, after: &Value, metadata: &TableMetadata) -> Option<String> {
     let stood_still = !before.get("stop")?.is_null();
-    let is_rewound = operator(metadata) == Some("ledger rewind");
+    let is_rewound = operator(metadata, name) == Some("ledger rewind");
     if stood_still && !is_rewound && before.get("segment") != after.get("segment") {
         return Some(format!("UNDECIDED {name} went on, though its source stands still in this table"));
     }
     let ended = stood_still && after.get("stop").is_some_and(Value::is_null);
     if ended
-        && operator(metadata) == Some("stops accept")
+        && operator(metadata, name) == Some("stops accept")
         && before.get("incarnation") == after.get("incarnation")
     {
         return Some(format!("UNDECIDED {name} took other records for those that it holds"));

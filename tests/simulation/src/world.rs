@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use iceberg::spec::TableMetadata;
+use iceberg::spec::{MAIN_BRANCH, SnapshotRef, TableMetadata};
 use iceberg::{NamespaceIdent, TableIdent};
 use icefall_catalog::Commit;
 use icefall_clock::Clock;
@@ -22,6 +22,8 @@ use crate::record::RecordNo;
 use crate::sim::Sim;
 
 pub(crate) const DEAD_LETTERS: &str = "icefall.dead_letters";
+/// The table that has its [`Style`].
+const ORDERS: &str = "lake.orders";
 const VISIBILITY: Duration = Duration::from_mins(5);
 
 /// Everything in one schedule.
@@ -56,7 +58,7 @@ pub(crate) enum Broken {
     Copied,
     /// An old value of a ledger's property was put back, or one of a newer format.
     OldValue { name: String, old: String, newest: String },
-    /// The main branch was set to where the ledgers don't stand, and was at `head` before.
+    /// The branch was set to where the ledgers don't stand, and was at `head` before.
     Astray { head: i64 },
 }
 
@@ -117,6 +119,23 @@ pub(crate) struct SettingsText {
     pub(crate) max_messages: u64,
     pub(crate) commit_interval_s: u64,
     pub(crate) cluster: &'static str,
+    pub(crate) orders: Style,
+}
+
+/// What the one of the two tables is that is not the same in all schedules.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Style {
+    /// The branch that its records are committed to.
+    pub(crate) branch: &'static str,
+    /// The version of its format.
+    pub(crate) version: u8,
+}
+
+impl Style {
+    fn new(sim: &Sim) -> Self {
+        let branch = if sim.rng.chance(250) { "ingest" } else { MAIN_BRANCH };
+        Self { branch, version: if sim.rng.chance(250) { 3 } else { 2 } }
+    }
 }
 
 impl SettingsChoice {
@@ -128,6 +147,7 @@ impl SettingsChoice {
             max_messages: if sim.rng.chance(250) { 1 } else { 1000 },
             commit_interval_s: sim.rng.within(0..3),
             cluster: CLUSTER,
+            orders: Style::new(sim),
         };
         let (ever_skipped, ever_kept) = (tombstones_skipped, !tombstones_skipped);
         Self { ever_skipped, ever_kept, ever_renamed: false, text, parsed: text.parsed() }
@@ -157,12 +177,13 @@ impl SettingsText {
     }
 
     fn file(self) -> String {
-        let Self { tombstones_skipped, max_messages, commit_interval_s, cluster } = self;
+        let Self { tombstones_skipped, max_messages, commit_interval_s, cluster, orders } = self;
+        let Style { branch, version } = orders;
         let tombstones = if tombstones_skipped { "skip" } else { "dead-letter" };
         let columns = r#"{ name = "id", type = "long", required = true },
         { name = "p", type = "int", required = true }, { name = "o", type = "long", required = true },
         { name = "n", type = "long" }, { name = "s", type = "string" }, { name = "q", type = "int" }"#;
-        let properties = r#"{ "commit.manifest.min-count-to-merge" = "5" }"#;
+        let properties = r#""commit.manifest.min-count-to-merge" = "5""#;
         format!(
             r#"
 pipeline = "sim"
@@ -173,13 +194,14 @@ queue = {{ url = "http://127.0.0.1:1/0/q", region = "us-east-1" }}
 kafka = {{ cluster = "{cluster}" }}
 committer = {{ linger = "1s", commit_interval = "{commit_interval_s}s", max_messages = {max_messages} }}
 table = [
-    {{ name = "lake.clicks", columns = [{columns}], properties = {properties} }},
-    {{ name = "lake.orders", columns = [{columns}], properties = {properties}, partition_by = ["p"] }},
+    {{ name = "lake.clicks", columns = [{columns}], properties = {{ {properties} }} }},
+    {{ name = "{ORDERS}", columns = [{columns}], properties = {{ {properties}, "format-version" = "{version}" }},
+       branch = "{branch}", partition_by = ["p"] }},
 ]
 route = [
     {{ topic = "clicks", table = "lake.clicks" }},
     {{ topic = "views", table = "lake.clicks" }},
-    {{ topic = "orders", table = "lake.orders", tombstones = "{tombstones}" }},
+    {{ topic = "orders", table = "{ORDERS}", tombstones = "{tombstones}" }},
 ]
 "#
         )
@@ -218,7 +240,7 @@ impl World {
             sim,
             parts,
             processes: Processes::default(),
-            tables: ["lake.clicks", "lake.orders"].map(table).into(),
+            tables: ["lake.clicks", ORDERS].map(table).into(),
             readers: Readers::new(lake),
             removed: BTreeMap::new(),
             foreign_messages: 0,
@@ -232,6 +254,16 @@ impl World {
     /// The table's metadata, if it is there.
     pub(crate) fn metadata(&self, table: &str) -> Option<Arc<TableMetadata>> {
         self.parts.catalog.peek(&ident(table))
+    }
+
+    /// The branch of a table that records are committed to.
+    pub(crate) fn branch(&self, table: &str) -> &'static str {
+        if table == ORDERS { self.settings.text.orders.branch } else { MAIN_BRANCH }
+    }
+
+    /// The newest snapshot of that branch.
+    pub(crate) fn head(&self, table: &str, metadata: &TableMetadata) -> Option<SnapshotRef> {
+        metadata.snapshot_for_ref(self.branch(table)).cloned()
     }
 
     /// Commits as an operator or another writer; says whether it was done.
