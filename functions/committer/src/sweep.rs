@@ -51,6 +51,7 @@ impl Sweep {
     /// The same for a message whose source has stood still in its table since `since_ms`.
     pub(crate) fn due_in_stop(&self, message: &Received, since_ms: u64, now: Timestamp) -> Option<Due> {
         let stood = now.since(Timestamp::from_unix_ms(since_ms)) >= self.limit();
+        let stood = stood && !is(Mutation::StoppedSweepSkipped);
         let stopped =
             stood.then(|| Due { reason: Reason::StoppedTooLong, copies: self.copies(message, now) });
         stopped.or_else(|| self.due(message, now))

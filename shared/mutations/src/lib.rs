@@ -104,6 +104,8 @@ mutations! {
     DroppedSpecIgnored => "dropped-spec-ignored", "row: schema or spec no longer in the metadata";
     /// Nothing is parked before the queue drops it.
     SweepSkipped => "sweep-skipped", "row: older than three quarters of the retention";
+    /// What a stopped source's messages wait for is not looked at.
+    StoppedSweepSkipped => "stopped-sweep-skipped", "row: stood still for three quarters of the retention";
     /// A segment is named though its put failed.
     SegmentUnsure => "segment-unsure", "a put whose outcome is unknown is repeated before anything names the object";
     /// The index of a commit that was never made is continued.
@@ -271,7 +273,8 @@ mod tests {
         ("files older than half the limit", &[M::AgeIgnored]),
         ("schema or spec no longer in the metadata", &[M::DroppedSpecIgnored]),
         ("a file that had to be rewritten is gone", &[M::GoneFileDropped]),
-        ("waited or stood still for three quarters of the retention", &[M::SweepSkipped]),
+        ("waited for three quarters of the retention", &[M::SweepSkipped]),
+        ("stood still for three quarters of the retention", &[M::StoppedSweepSkipped]),
         // When a table stops rather than guess.
         ("the property names another uuid", &[M::CopiedLedgerTaken]),
         ("registered, but no property", &[M::RegisterPassedOver, M::RegisterSkipped]),
