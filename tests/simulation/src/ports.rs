@@ -203,9 +203,12 @@ impl ObjectStore for SimStore {
             }
             if is_lost(&sim, &place) { Ok(()) } else { now(inner.put(&place, body)) }
         };
-        let put = self.call("put", icefall_store::Operation::Put, (location, object), effect).await;
-        if put.is_err() && object == objects::ENTRY {
+        if object == objects::ENTRY {
             self.gate.sim.state().reported.unsure += 1;
+        }
+        let put = self.call("put", icefall_store::Operation::Put, (location, object), effect).await;
+        if put.is_ok() && object == objects::ENTRY {
+            self.gate.sim.state().reported.unsure -= 1;
         }
         if deadly {
             self.gate.doom();

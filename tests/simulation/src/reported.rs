@@ -25,8 +25,8 @@ pub(crate) struct Reported {
     pub(crate) told: Counted,
     /// By processes that died before.
     pub(crate) untold: Counted,
-    /// Entries of quarantine that may be there, though their processes were told that they are not: their messages stayed
-    /// queued, and the invocations failed for that.
+    /// Entries of quarantine that may be there, though their processes were told that they are not, or died before they were
+    /// told anything: the messages stayed queued, and the invocations failed.
     pub(crate) unsure: u64,
 }
 
