@@ -332,9 +332,9 @@ impl Reader for KafkaReader {
                     if position >= end { queue.ahead = Some(seen) } else { each(seen) }
                 }
                 Next::End => queue.ended = true,
-                Next::Failed(code) => {
+                Next::Failed(code, reason) => {
                     let fault = KafkaError::MessageConsumption(code);
-                    return Err(failed(queue.position, self.consumer.context().told(&fault)));
+                    return Err(failed(queue.position, format!("{fault}: {reason}")));
                 }
                 Next::Silence if silent_since.get_or_insert_with(Instant::now).elapsed() > SILENCE => {
                     return Err(failed(queue.position, self.consumer.context().last()));

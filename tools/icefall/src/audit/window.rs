@@ -7,9 +7,8 @@ use std::ops::Range;
 
 use icefall_manifest::{Offset, Partition};
 
-/// Offsets that are looked at together. The ledger's part of one takes 32 bytes: so many that few segments are met twice, and
-/// so few that the memory for one window is that of another.
-pub(crate) const OFFSETS_AT_ONCE: u64 = 250_000;
+/// Offsets that are looked at together. The ledger's part of one takes 32 bytes.
+pub(crate) const OFFSETS_AT_ONCE: u64 = 2_000_000;
 
 /// A partition's stretch, from its first position to the one after its last.
 #[derive(Clone, Debug, Eq, PartialEq)]
