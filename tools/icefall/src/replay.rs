@@ -5,7 +5,7 @@
 //! and the committer settles each exactly once: as a row as long as the ledger holds it as a dead letter and not as a
 //! row yet. The dead-letter table is a history; what is replayed stays in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::ops::RangeInclusive;
 
@@ -139,12 +139,30 @@ pub(crate) async fn run(
             by_source.entry(letter.source.clone()).or_default().push(letter);
         }
         for (source, letters) in by_source {
-            for some in letters.chunks(RECORDS_AT_ONCE) {
-                replay(desk, &table, &source, some, dry, &mut outcome).await?;
+            for apart in apart(letters, |letter| (letter.partition, letter.offset)) {
+                for some in apart.chunks(RECORDS_AT_ONCE) {
+                    replay(desk, &table, &source, some, dry, &mut outcome).await?;
+                }
             }
         }
     }
     say(&outcome, dry, json, out)
+}
+
+/// `letters` in lists of which each has a place once, as a batch manifest must: several dead letters can stand at one offset,
+/// of a topic that was made again, or since a copy was released.
+fn apart<T, P: Ord>(letters: Vec<T>, place: impl Fn(&T) -> P) -> Vec<Vec<T>> {
+    let mut lists: Vec<(BTreeSet<P>, Vec<T>)> = Vec::new();
+    for letter in letters {
+        let open = lists.iter_mut().find(|(places, _)| !places.contains(&place(&letter)));
+        if let Some((places, list)) = open {
+            places.insert(place(&letter));
+            list.push(letter);
+        } else {
+            lists.push(([place(&letter)].into(), vec![letter]));
+        }
+    }
+    lists.into_iter().map(|(_, list)| list).collect()
 }
 
 fn say(outcome: &Outcome, dry: bool, json: bool, out: &mut (dyn Write + Send)) -> Result<(), CliError> {
@@ -293,5 +311,18 @@ fn batch(
         files,
         dead_letters: letters.map(|records| DeadLetterFile { key: String::new(), records }),
         newest_record_ms: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_at_one_offset_come_apart_and_none_is_left_out() {
+        let letters = vec![(1, 'a'), (2, 'b'), (1, 'c'), (3, 'd'), (1, 'e'), (2, 'f')];
+        let lists = apart(letters, |(place, _)| *place);
+        assert_eq!(lists, [vec![(1, 'a'), (2, 'b'), (3, 'd')], vec![(1, 'c'), (2, 'f')], vec![(1, 'e')]]);
+        assert!(apart(Vec::<(i32, char)>::new(), |(place, _)| *place).is_empty());
     }
 }
