@@ -25,7 +25,7 @@ use icefall_mutations::{Mutation, is};
 use icefall_store::{Location, LocationError, StoreError, file_io};
 use icefall_tables::{
     Append, AppendBuilder, AppendError, FileGroup, LedgerStore, LedgerStoreError, SOURCES_KEY, TableError,
-    compare, has_settled, ident,
+    compare, has_settled, ident, is_unwritten,
 };
 use thiserror::Error;
 use tracing::{error, info, warn};
@@ -218,7 +218,9 @@ impl Outboxes<'_> {
         let loaded = self.load_with(Snapshots::Refs).await?;
         let applied = self.applied_in(&loaded.metadata)?;
         let id = self.register_id(&loaded.metadata)?;
-        if self.ledgers.is_compared(&id, applied.last_snapshot(), head(&loaded.metadata)) {
+        // Where nothing is said yet, earlier snapshots are asked, which may stand beside the branch.
+        let says = applied.last_snapshot().is_some() || is_unwritten(&loaded.metadata);
+        if says && self.ledgers.is_compared(&id, applied.last_snapshot(), head(&loaded.metadata)) {
             self.check_there(&loaded, &applied, &id).await?;
             return Ok((loaded, applied));
         }
@@ -245,9 +247,7 @@ impl Outboxes<'_> {
         if applied.last_snapshot().is_some() {
             return Ok(());
         }
-        let LoadedTable { metadata, references, .. } = loaded;
-        let settled = has_settled(metadata, references, &id.branch, &id.source);
-        if settled || self.ledgers.is_registered(id).await? {
+        if has_settled(&loaded.metadata, &id.branch, &id.source) || self.ledgers.is_registered(id).await? {
             return Err(TableError::LedgerMissing(Box::new(id.clone())).into());
         }
         Ok(())

@@ -18,7 +18,7 @@ pub enum TableError {
     #[error(
         "the ledger {0} is missing from the table's properties, though records were settled by it: \
          `icefall ledger restore` puts it back as it was (the table's metadata log has it); nothing is committed \
-         until then"
+         until then. If it was that of another branch, which is gone, expire the snapshots that no branch leads to"
     )]
     LedgerMissing(Box<LedgerId>),
     /// The branch's history contradicts the ledger.

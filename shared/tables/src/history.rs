@@ -4,9 +4,9 @@
 //! where the branch's newest snapshot is not the ledger's own, and what was found is remembered as long as neither
 //! changes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use iceberg::spec::{Snapshot, SnapshotRef, SnapshotReference, TableMetadata};
+use iceberg::spec::{Snapshot, SnapshotRef, TableMetadata};
 use icefall_ledger::{
     Ancestor, Chain, ChainEnd, Continued, LedgerId, Lineage, LineageFault, SequenceNumber, SnapshotId,
     SnapshotMark, lineage, read_property_name, read_source,
@@ -34,67 +34,52 @@ pub fn compare(metadata: &TableMetadata, id: &LedgerId, found: Continued) -> Res
     lineage(found, &head, own.as_ref())
 }
 
-/// Whether snapshots that tell of `branch`, as far as `metadata` shows them, say that they settled records of `source`.
+/// Whether a snapshot, as far as `metadata` shows them, says that it settled records of `source` on `branch`.
+///
+/// A snapshot does not say on which branch, and one that was rolled back stands in no branch's history, or in that of a
+/// copy. So one beside the branch's history counts as well, unless the source has a ledger on another branch.
 #[must_use]
-pub fn has_settled(
-    metadata: &TableMetadata,
-    references: &References,
-    branch: &Branch,
-    source: &Source,
-) -> bool {
-    let elsewhere = || sources_elsewhere(metadata, branch).contains(source);
-    let telling = telling(metadata, references, branch);
-    telling.history.iter().any(|snapshot| names(snapshot, source))
-        || (telling.left_behind.iter().any(|snapshot| names(snapshot, source)) && !elsewhere())
+pub fn has_settled(metadata: &TableMetadata, branch: &Branch, source: &Source) -> bool {
+    let own = history_of(metadata, branch).any(|snapshot| names(&snapshot, source));
+    let is_there = || metadata.snapshots().any(|snapshot| names(snapshot, source));
+    own || (is_there() && !sources_elsewhere(metadata, branch).contains(source))
 }
 
-/// The sources that such snapshots say they settled records of; those of which only marks stand there are not told.
-pub(crate) fn settled_sources(
-    metadata: &TableMetadata,
-    references: &References,
-    branch: &Branch,
-) -> BTreeSet<Source> {
-    let telling = telling(metadata, references, branch);
-    let mut settled = sources_of(&telling.left_behind);
+/// Whether the table never had a snapshot of ours: each of them has a sequence number above 0.
+#[must_use]
+pub fn is_unwritten(metadata: &TableMetadata) -> bool {
+    metadata.last_sequence_number() == 0
+}
+
+/// The sources that snapshots say so of; those of which only marks stand there are not told.
+pub(crate) fn settled_sources(metadata: &TableMetadata, branch: &Branch) -> BTreeSet<Source> {
+    let mut settled = sources_of(metadata.snapshots().cloned());
     for source in sources_elsewhere(metadata, branch) {
         settled.remove(&source);
     }
-    settled.extend(sources_of(&telling.history));
+    settled.extend(sources_of(history_of(metadata, branch)));
     settled
 }
 
-fn sources_of(snapshots: &[SnapshotRef]) -> BTreeSet<Source> {
-    let text = |snapshot: &SnapshotRef| snapshot.summary().additional_properties.get(SOURCES_KEY).cloned();
-    let texts: BTreeSet<String> = snapshots.iter().filter_map(text).collect();
+fn sources_of(snapshots: impl Iterator<Item = SnapshotRef>) -> BTreeSet<Source> {
+    let text = |snapshot: SnapshotRef| snapshot.summary().additional_properties.get(SOURCES_KEY).cloned();
+    let texts: BTreeSet<String> = snapshots.filter_map(text).collect();
     let named = texts.iter().flat_map(|text| text.split(' ')).map(read_source);
     named.flatten().collect()
 }
 
-/// The sources that have a ledger on another branch: a snapshot that no branch leads to may be of that one.
+/// The sources that have a ledger on another branch.
 fn sources_elsewhere(metadata: &TableMetadata, branch: &Branch) -> BTreeSet<Source> {
     let ledgers = metadata.properties().keys().filter_map(|name| read_property_name(name).ok().flatten());
     ledgers.filter(|(of, _)| of != branch).map(|(_, source)| source).collect()
 }
 
-/// What a table's branches and tags lead to, by their names.
-pub type References = BTreeMap<String, SnapshotReference>;
-
-/// Snapshots that tell which ledgers a branch has had.
-struct Telling {
-    /// Those of its history.
-    history: Vec<SnapshotRef>,
-    /// Those that no branch or tag leads to any more: a rollback leaves them so, until they expire.
-    left_behind: Vec<SnapshotRef>,
-}
-
-fn telling(metadata: &TableMetadata, references: &References, branch: &Branch) -> Telling {
-    let history = ancestry(metadata, metadata.snapshot_for_ref(branch.as_str()).cloned()).collect();
-    let led_to = references
-        .values()
-        .flat_map(|reference| ancestry(metadata, metadata.snapshot_by_id(reference.snapshot_id).cloned()));
-    let led_to: BTreeSet<i64> = led_to.map(|snapshot| snapshot.snapshot_id()).collect();
-    let left_behind = metadata.snapshots().filter(|snapshot| !led_to.contains(&snapshot.snapshot_id()));
-    Telling { history, left_behind: left_behind.cloned().collect() }
+/// The snapshots of a branch, newest first.
+fn history_of<'a>(
+    metadata: &'a TableMetadata,
+    branch: &Branch,
+) -> impl Iterator<Item = SnapshotRef> + use<'a> {
+    ancestry(metadata, metadata.snapshot_for_ref(branch.as_str()).cloned())
 }
 
 /// A snapshot and its ancestors that can be seen, newest first.

@@ -17,7 +17,7 @@ mod table;
 pub use append::{Append, AppendBuilder, AppendError, FileGroup, SnapshotKey};
 pub use change::{ChangeError, Changer, LedgerChange};
 pub use error::TableError;
-pub use history::{References, compare, has_settled, history};
+pub use history::{compare, has_settled, history, is_unwritten};
 pub use ledger_store::{LedgerStore, LedgerStoreError};
 pub use summary::{MAX_SOURCES, summary};
 pub use table::{SOURCES_KEY, Table, ident};

@@ -13,7 +13,7 @@ use icefall_ledger::{
 use icefall_manifest::{Branch, ClusterName, Source, TableName, TableUuid};
 use icefall_mutations::{Mutation, is};
 
-use crate::history::{compare, has_settled, settled_sources};
+use crate::history::{compare, has_settled, is_unwritten, settled_sources};
 use crate::{LedgerStore, LedgerStoreError, TableError};
 
 /// Which sources a snapshot of ours settled records of; written into its summary.
@@ -143,23 +143,22 @@ impl Table {
         Some(Ledger::read(&property_name(&self.branch, source), value, self.uuid()))
     }
 
-    /// Whether the newest snapshot is enough to tell if there has ever been a ledger of `source`: it stands in the metadata,
-    /// or there is no snapshot at all. Else an earlier one may have settled it, below another's.
+    /// Whether the newest snapshots are enough to tell if there has ever been a ledger of `source`: it stands in the metadata,
+    /// or there never was a snapshot. Else an earlier one may have settled it, below another's or beside the branch.
     #[must_use]
     pub fn tells_of(&self, source: &Source) -> bool {
-        self.properties.contains_key(source) || self.head().is_none()
+        self.properties.contains_key(source) || is_unwritten(&self.metadata)
     }
 
     /// The ledgers of the same topic, under whatever name of a cluster, that snapshots tell of.
     fn settled_of_topic(&self, source: &Source) -> impl Iterator<Item = LedgerId> {
-        let settled = settled_sources(&self.metadata, &self.references, &self.branch).into_iter();
+        let settled = settled_sources(&self.metadata, &self.branch).into_iter();
         let is_twin = |held: &Source| (&held.pipeline, &held.topic) == (&source.pipeline, &source.topic);
         settled.filter(is_twin).map(|held| self.ledger_id(&held))
     }
 
-    /// Whether a snapshot of the branch, or one that a rollback left behind, says that it settled records of `source`, as far
-    /// as they were loaded.
+    /// Whether a snapshot says that it settled records of `source`, as far as they were loaded.
     fn has_settled(&self, source: &Source) -> bool {
-        has_settled(&self.metadata, &self.references, &self.branch, source)
+        has_settled(&self.metadata, &self.branch, source)
     }
 }
