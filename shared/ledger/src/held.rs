@@ -21,7 +21,7 @@ pub struct Standing {
 }
 
 /// The settled records at the offsets that were asked for. An offset can hold several: a record of
-/// an earlier incarnation beside one of the present, or a dead letter that was replayed into a row.
+/// an earlier incarnation beside one of the present, a released copy, or a dead letter that was replayed into a row.
 #[derive(Clone, Debug)]
 pub struct Held {
     pub(crate) wanted: Wanted,
@@ -62,7 +62,8 @@ impl Held {
     pub(crate) fn sort(&mut self) {
         let order = |standing: &Standing| {
             let Standing { offset, incarnation, sequence_number, settled } = standing;
-            (*offset, *incarnation, *sequence_number, settled.kind)
+            let Settled { kind, encoding, fingerprint } = *settled;
+            (*offset, *incarnation, *sequence_number, kind, encoding, fingerprint)
         };
         self.records.values_mut().for_each(|records| records.sort_by_key(order));
     }

@@ -10,6 +10,8 @@ use std::sync::OnceLock;
 
 use icefall_manifest::{BatchManifest, Encoding, Fingerprint, Offset, Partition, RecordId, RecordList};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 
 use crate::testing::{World, batch, chain, record, rewind};
 use crate::{
@@ -318,14 +320,14 @@ impl Shape {
 }
 
 fn shape() -> impl Strategy<Value = Shape> {
-    let topic = prop_oneof![24 => Just(0), 1 => Just(1), 1 => Just(2)];
+    let topic = prop_oneof![12 => Just(0), 2 => Just(1), 1 => Just(2)];
     let encoding = prop_oneof![24 => Just(Encoding::Raw), 1 => Just(Encoding::RegistryJson)];
     let places =
         prop::collection::vec(prop_oneof![1 => Just(0_u8), 4 => Just(1), 1 => Just(2), 1 => Just(3)], 1..20);
     let overruled = prop_oneof![
-        20 => Just(Overruled::Nothing),
+        8 => Just(Overruled::Nothing),
         1 => Just(Overruled::OtherEncoding),
-        1 => Just(Overruled::DiscardedCopy),
+        3 => Just(Overruled::DiscardedCopy),
     ];
     (0_i64..3, 0_i64..60, places, topic, encoding, any::<bool>(), overruled)
         .prop_filter("a batch has a record", |shape| shape.2.iter().any(|place| *place > 0))
@@ -345,7 +347,7 @@ fn shape() -> impl Strategy<Value = Shape> {
 enum Step {
     /// Batches come, and among them dead letters are replayed: those of every so-manieth offset, so many of them. A
     /// conflict really stops the source, or is left to the next delivery.
-    Round { batches: Vec<Shape>, stops: bool, replay: Option<(usize, usize)> },
+    Round { batches: Vec<Shape>, stops: bool, replay: Option<(usize, usize)>, replay_first: bool },
     /// An operator ends the stop, if there is one.
     EndStop(StopDecision),
     /// The branch is set back by so many commits.
@@ -357,9 +359,10 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let batches = prop::collection::vec(shape(), 1..5);
     let replay = prop::option::weighted(0.3, (1_usize..5, 1_usize..6));
-    let round = (batches, prop::bool::weighted(0.2), replay)
-        .prop_map(|(batches, stops, replay)| Step::Round { batches, stops, replay });
-    let decision = prop_oneof![Just(StopDecision::Accept), Just(StopDecision::Discard)];
+    let round = (batches, prop::bool::weighted(0.4), replay, any::<bool>()).prop_map(
+        |(batches, stops, replay, replay_first)| Step::Round { batches, stops, replay, replay_first },
+    );
+    let decision = prop_oneof![1 => Just(StopDecision::Accept), 3 => Just(StopDecision::Discard)];
     let step = prop_oneof![
         12 => round,
         3 => decision.prop_map(Step::EndStop),
@@ -390,16 +393,28 @@ fn world(height: usize) -> (World, Model) {
     worlds[height % worlds.len()].clone()
 }
 
-fn run(height: usize, steps: &[Step]) -> Result<(), TestCaseError> {
+/// How often rounds met what is rare.
+#[derive(Debug, Default)]
+struct Met {
+    copies: usize,
+    released: usize,
+    /// Rounds with several segments of one incarnation.
+    beside: usize,
+}
+
+fn run(height: usize, steps: &[Step], met: &mut Met) -> Result<(), TestCaseError> {
     let (mut world, mut model) = world(height);
     for (number, step) in steps.iter().enumerate() {
         match step {
-            Step::Round { batches, stops, replay } => {
+            Step::Round { batches, stops, replay, replay_first } => {
                 // Some of the offsets lie among the settled ones of the world, some above.
                 let came = batches.iter().map(|shape| (shape.batch(360), Cause::Delivered(shape.overruled)));
                 let replay = replay.map(|(nth, most)| (letters(&model, nth, most), Cause::Replayed));
-                let came: Vec<_> = came.chain(replay.filter(|(batch, _)| !all(batch).is_empty())).collect();
-                round(&mut world, &mut model, &came, *stops, number % 2 == 0)?;
+                let mut came: Vec<_> = came.collect();
+                if let Some(replay) = replay.filter(|(batch, _)| !all(batch).is_empty()) {
+                    came.insert(if *replay_first { 0 } else { came.len() }, replay);
+                }
+                round(&mut world, &mut model, &came, *stops, number % 2 == 0, met)?;
             }
             Step::EndStop(decision) => end_stop(&mut world, &mut model, *decision),
             Step::RollBack(commits) => model.roll_back(*commits),
@@ -416,7 +431,8 @@ fn run(height: usize, steps: &[Step]) -> Result<(), TestCaseError> {
 /// A batch with rows for some of the dead letters that stand.
 fn letters(model: &Model, nth: usize, most: usize) -> BatchManifest {
     let record = |((partition, offset), standing): (&Place, &Vec<Stands>)| {
-        let letter = standing.iter().find(|stands| !stands.is_row)?;
+        let letters: Vec<_> = standing.iter().filter(|stands| !stands.is_row).collect();
+        let letter = letters.get(nth % letters.len().max(1))?;
         let (encoding, fingerprint) = (letter.encoding, letter.print);
         Some(RecordId { partition: *partition, offset: *offset, encoding, fingerprint })
     };
@@ -430,6 +446,7 @@ fn round(
     came: &[(BatchManifest, Cause)],
     stops: bool,
     is_cold: bool,
+    met: &mut Met,
 ) -> Result<(), TestCaseError> {
     let batches: Vec<_> = came.iter().map(|(batch, _)| batch.clone()).collect();
     let held = if is_cold { world.look_up(&batches) } else { world.look_up_warm(&batches) };
@@ -441,6 +458,10 @@ fn round(
         };
         let verdict = verdict.expect("it was looked up");
         prop_assert_eq!(told(&verdict, batch), model.decide(batch, *cause));
+        met.copies += usize::from(matches!(verdict, Verdict::Discard(_)));
+        let is_copy = |record: &RecordId| model.delivered(record, Overruled::Nothing) == Says::Copy;
+        let released = *cause == Cause::Delivered(Overruled::DiscardedCopy) && verdict == Verdict::Commit;
+        met.released += usize::from(released && all(batch).iter().any(is_copy));
         match verdict {
             Verdict::Commit | Verdict::Trim(_) | Verdict::Discard(_) => {
                 let part = trimmed(&verdict, batch);
@@ -465,6 +486,11 @@ fn round(
         let result = world.commit(round);
         let settled = model.commit();
         prop_assert_eq!((result.rows, result.dead_letters), settled);
+        let segments = result.objects.iter().filter_map(|object| Segment::decode(&object.bytes).ok());
+        let mut incarnations: Vec<_> = segments.map(|segment| segment.incarnation).collect();
+        let all = incarnations.len();
+        incarnations.dedup();
+        met.beside += usize::from(incarnations.len() < all);
         bounded(&result, settled.0 + settled.1)?;
     }
     Ok(())
@@ -529,8 +555,19 @@ proptest! {
 
     #[test]
     fn the_ledger_decides_as_the_model_does(height in 0_usize..9, steps in steps()) {
-        run(height, &steps)?;
+        run(height, &steps, &mut Met::default())?;
     }
+}
+
+/// What is rare is among it.
+#[test]
+fn the_model_meets_copies_releases_and_records_beside_each_other() {
+    let (mut runner, mut met) = (TestRunner::deterministic(), Met::default());
+    for _ in 0..1500 {
+        let steps = steps().new_tree(&mut runner).expect("steps").current();
+        run(0, &steps, &mut met).expect("both decide alike");
+    }
+    assert!(met.copies > 20 && met.released > 5 && met.beside > 0, "{met:?}");
 }
 
 #[test]

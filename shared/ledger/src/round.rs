@@ -62,7 +62,7 @@ pub struct RoundResult {
 }
 
 impl RoundResult {
-    /// The segment of this round, which the snapshot's summary names; `None` if it settled nothing.
+    /// The newest segment of this round, which the snapshot's summary names; `None` if it settled nothing.
     #[must_use]
     pub fn segment(&self) -> Option<ObjectHash> {
         self.objects.last().map(|object| object.hash)

@@ -1,7 +1,7 @@
 //! Segments: the records that one snapshot settled, as an immutable object named by its hash.
 //!
-//! One is put per round, source and table, before the commit that names it; each carries the open
-//! end of the index of all earlier ones. The encoding has one form for each content, so that the
+//! One is put per round, source and table (more where records stand beside each other at an offset), before the commit that
+//! names it; each carries the open end of the index of all earlier ones. The encoding has one form for each content, so that the
 //! same round made again is the same object, and costs 4 bytes a record besides a few for each run
 //! of offsets.
 //!
