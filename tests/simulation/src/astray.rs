@@ -121,6 +121,16 @@ impl World {
         )
     }
 
+    /// Another engine commits, and adds nothing.
+    pub(crate) fn append_nothing(&self, table: &str) -> bool {
+        let Some(metadata) = self.metadata(table) else { return false };
+        let head = self.head(table, &metadata).map(|head| head.snapshot_id());
+        let updates = self.empty_snapshot(table, &metadata, head, None);
+        let branch = self.branch(table).to_owned();
+        let on = TableRequirement::RefSnapshotIdMatch { r#ref: branch, snapshot_id: head };
+        self.commit(table, &Commit::new(vec![on], updates, self.parts.entropy.uuid()))
+    }
+
     /// A table that nothing is wrong with.
     fn whole(&self, index: usize) -> Option<(&'static str, Arc<TableMetadata>)> {
         let table = self.tables.get(index).filter(|_| !self.broken.contains_key(&index))?;

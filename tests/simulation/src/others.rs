@@ -148,7 +148,6 @@ impl World {
 
     /// Removes all snapshots but the newest few of the branch.
     pub(crate) fn expire(&self, table: &str) -> bool {
-        let Some(metadata) = self.metadata(table) else { return false };
         // Where a branch was led astray from is needed still.
         if self
             .tables
@@ -159,6 +158,12 @@ impl World {
             return false;
         }
         let keep = usize::try_from(self.sim.rng.within(1..4)).unwrap_or(1);
+        self.expire_but(table, keep)
+    }
+
+    /// Removes all snapshots but so many of the branch.
+    fn expire_but(&self, table: &str, keep: usize) -> bool {
+        let Some(metadata) = self.metadata(table) else { return false };
         let kept: BTreeSet<i64> = lineage(&metadata, self.branch(table)).into_iter().take(keep).collect();
         let ids = metadata.snapshots().map(|snapshot| snapshot.snapshot_id());
         let mut gone: Vec<_> = ids.filter(|id| !kept.contains(id)).collect();
@@ -300,9 +305,17 @@ impl World {
         made
     }
 
-    /// Unsets the property of one of a table's ledgers.
+    /// Unsets the property of one of a table's ledgers; now and then when no snapshot tells of it any more.
     pub(crate) fn unset_ledger(&mut self, index: usize) -> bool {
         let Some(table) = self.tables.get(index).map(|table| table.name) else { return false };
+        // Where the register does not know of it yet, nothing at all would tell.
+        let is_known = |metadata: &TableMetadata| account::unregistered(self, metadata).is_empty();
+        let is_whole = !self.broken.contains_key(&index);
+        let is_whole = is_whole && self.metadata(table).is_some_and(|metadata| is_known(&metadata));
+        if is_whole && self.sim.rng.chance(300) && self.append_nothing(table) && self.expire_but(table, 1) {
+            self.sim.event(&format!("{}: {table}", Fault::Expired.text()));
+            self.sim.strike(Fault::Expired);
+        }
         let Some(metadata) = self.metadata(table) else { return false };
         let ledgers: BTreeSet<_> =
             metadata.properties().iter().filter(|(name, _)| name.starts_with(LEDGERS)).collect();

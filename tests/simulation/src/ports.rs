@@ -204,11 +204,11 @@ impl ObjectStore for SimStore {
             if is_lost(&sim, &place) { Ok(()) } else { now(inner.put(&place, body)) }
         };
         if object == objects::ENTRY {
-            self.gate.sim.state().reported.unsure += 1;
+            self.gate.sim.state().reported.begin(location.key());
         }
         let put = self.call("put", icefall_store::Operation::Put, (location, object), effect).await;
         if put.is_ok() && object == objects::ENTRY {
-            self.gate.sim.state().reported.unsure -= 1;
+            self.gate.sim.state().reported.done(location.key());
         }
         if deadly {
             self.gate.doom();

@@ -26,8 +26,25 @@ pub(crate) struct Reported {
     /// By processes that died before.
     pub(crate) untold: Counted,
     /// Entries of quarantine that may be there, though their processes were told that they are not, or died before they were
-    /// told anything: the messages stayed queued, and the invocations failed.
-    pub(crate) unsure: u64,
+    /// told anything, and no other put them: the messages stayed queued, and the invocations failed.
+    pub(crate) unsure: BTreeSet<String>,
+    /// Those whose processes know that they are there.
+    pub(crate) sure: BTreeSet<String>,
+}
+
+impl Reported {
+    /// The put of an entry begins.
+    pub(crate) fn begin(&mut self, key: &str) {
+        if !self.sure.contains(key) {
+            self.unsure.insert(key.to_owned());
+        }
+    }
+
+    /// It is known to be done.
+    pub(crate) fn done(&mut self, key: &str) {
+        self.unsure.remove(key);
+        self.sure.insert(key.to_owned());
+    }
 }
 
 impl Counted {
