@@ -221,13 +221,13 @@ impl Outboxes<'_> {
         // Where nothing is said yet, earlier snapshots are asked, which may stand beside the branch.
         let says = applied.last_snapshot().is_some() || is_unwritten(&loaded.metadata);
         if says && self.ledgers.is_compared(&id, applied.last_snapshot(), head(&loaded.metadata)) {
-            self.check_there(&loaded, &applied, &id).await?;
+            self.check_there(&loaded.metadata, &applied, &id).await?;
             return Ok((loaded, applied));
         }
         let loaded = self.load_with(Snapshots::All).await?;
         let applied = self.applied_in(&loaded.metadata)?;
         let id = self.register_id(&loaded.metadata)?;
-        self.check_there(&loaded, &applied, &id).await?;
+        self.check_there(&loaded.metadata, &applied, &id).await?;
         self.check_lineage(&loaded.metadata, &applied, &id)?;
         self.ledgers.remember_compared(&id, applied.last_snapshot(), head(&loaded.metadata));
         Ok((loaded, applied))
@@ -240,14 +240,14 @@ impl Outboxes<'_> {
     /// A property that has gone missing is not begun anew.
     async fn check_there(
         &self,
-        loaded: &LoadedTable,
+        metadata: &TableMetadata,
         applied: &Applied,
         id: &LedgerId,
     ) -> Result<(), TableFailure> {
         if applied.last_snapshot().is_some() {
             return Ok(());
         }
-        if has_settled(&loaded.metadata, &id.branch, &id.source) || self.ledgers.is_registered(id).await? {
+        if has_settled(metadata, &id.branch, &id.source) || self.ledgers.is_registered(id).await? {
             return Err(TableError::LedgerMissing(Box::new(id.clone())).into());
         }
         Ok(())

@@ -44,21 +44,22 @@ impl Sweep {
     /// Whether `message`, which could not be settled, is to be parked.
     pub(crate) fn due(&self, message: &Received, now: Timestamp) -> Option<Due> {
         let age = now.since(Timestamp::from_unix_ms(message.sent_ms?));
-        (age >= self.limit())
+        (age >= self.limit(Mutation::SweepSkipped))
             .then(|| Due { reason: Reason::WaitedTooLong, copies: self.copies(message, now) })
     }
 
     /// The same for a message whose source has stood still in its table since `since_ms`.
     pub(crate) fn due_in_stop(&self, message: &Received, since_ms: u64, now: Timestamp) -> Option<Due> {
-        let stood = now.since(Timestamp::from_unix_ms(since_ms)) >= self.limit();
-        let stood = stood && !is(Mutation::StoppedSweepSkipped);
+        let limit = self.limit(Mutation::StoppedSweepSkipped);
+        let stood = now.since(Timestamp::from_unix_ms(since_ms)) >= limit;
         let stopped =
             stood.then(|| Due { reason: Reason::StoppedTooLong, copies: self.copies(message, now) });
         stopped.or_else(|| self.due(message, now))
     }
 
-    fn limit(&self) -> Duration {
-        if is(Mutation::SweepSkipped) { Duration::MAX } else { self.retention * 3 / 4 }
+    /// Three quarters of the retention, unless the promise is broken that `unkept` breaks.
+    fn limit(&self, unkept: Mutation) -> Duration {
+        if is(unkept) { Duration::MAX } else { self.retention * 3 / 4 }
     }
 
     /// Close to the end a message without copies of its files is better than none.

@@ -53,10 +53,7 @@ impl World {
         let newer = newest.replacen(r#""format":1"#, r#""format":2"#, 1);
         let mut updates = self.empty_snapshot(table, &metadata, Some(head), None);
         updates.push(TableUpdate::SetProperties { updates: [(name.clone(), newer.clone())].into() });
-        let branch = self.branch(table).to_owned();
-        let on = TableRequirement::RefSnapshotIdMatch { r#ref: branch, snapshot_id: Some(head) };
-        let done =
-            newer != newest && self.commit(table, &Commit::new(vec![on], updates, self.parts.entropy.uuid()));
+        let done = newer != newest && self.commit_on(table, Some(head), updates);
         if done {
             self.sim.state().watched.still.insert((table.to_owned(), name.clone()));
             self.broken.insert(index, Broken::OldValue { name, old: newer, newest });
@@ -100,9 +97,7 @@ impl World {
                 self.empty_snapshot(table, &metadata, Some(head), Some(picked))
             }
         };
-        let branch = self.branch(table).to_owned();
-        let on = TableRequirement::RefSnapshotIdMatch { r#ref: branch, snapshot_id: Some(head) };
-        if !self.commit(table, &Commit::new(vec![on], updates, self.parts.entropy.uuid())) {
+        if !self.commit_on(table, Some(head), updates) {
             return None;
         }
         self.broken.insert(index, Broken::Astray { head });
@@ -126,6 +121,11 @@ impl World {
         let Some(metadata) = self.metadata(table) else { return false };
         let head = self.head(table, &metadata).map(|head| head.snapshot_id());
         let updates = self.empty_snapshot(table, &metadata, head, None);
+        self.commit_on(table, head, updates)
+    }
+
+    /// Commits if the branch still stands on `head`.
+    pub(crate) fn commit_on(&self, table: &str, head: Option<i64>, updates: Vec<TableUpdate>) -> bool {
         let branch = self.branch(table).to_owned();
         let on = TableRequirement::RefSnapshotIdMatch { r#ref: branch, snapshot_id: head };
         self.commit(table, &Commit::new(vec![on], updates, self.parts.entropy.uuid()))

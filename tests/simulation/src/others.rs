@@ -4,12 +4,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError};
 
 use arrow::compute::concat_batches;
+use iceberg::TableUpdate;
 use iceberg::spec::{
     DataContentType, DataFile, DataFileBuilder, DataFileFormat, Datum, FormatVersion, Literal, ManifestFile,
     ManifestListWriter, ManifestWriterBuilder, Operation, PrimitiveType, Snapshot, SnapshotRef,
     SnapshotReference, SnapshotRetention, Struct, Summary, TableMetadata, Type,
 };
-use iceberg::{TableRequirement, TableUpdate};
 use icefall_catalog::{Catalog, Commit, NewTable};
 use icefall_clock::Entropy;
 use icefall_datafile::{FileFormat, read};
@@ -140,10 +140,7 @@ impl World {
             TableUpdate::AddSnapshot { snapshot },
             TableUpdate::SetSnapshotRef { ref_name: self.branch(table).to_owned(), reference },
         ];
-        let branch = self.branch(table).to_owned();
-        let on =
-            TableRequirement::RefSnapshotIdMatch { r#ref: branch, snapshot_id: Some(parent.snapshot_id()) };
-        self.commit(table, &Commit::new(vec![on], updates, self.parts.entropy.uuid()))
+        self.commit_on(table, Some(parent.snapshot_id()), updates)
     }
 
     /// Removes all snapshots but the newest few of the branch.
